@@ -3,15 +3,15 @@ use std::fmt;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::task::{Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_policy::{Cost, Decision, Keyed, Limiter, Timestamp};
 
 use crate::clock::Clock;
 use crate::permit::{Permit, Shared};
-use crate::queue::{Queue, Signal, Waiter};
+use crate::queue::{Queue, Waiter};
+use crate::signal::{Signal, unparker};
 
 /// A limit in memory that can be waited for. (Several at once, and limits in Redis, can't.) Clones are the same gate.
 ///
@@ -95,7 +95,7 @@ impl<K: Hash + Eq + Clone, L: Limiter + Clone> Gate<K, L> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let waker = unparker();
         let mut acquiring = Acquiring::new(&self.0, key.to_owned(), cost, timeout);
         loop {
             match acquiring.step() {
@@ -107,14 +107,6 @@ impl<K: Hash + Eq + Clone, L: Limiter + Clone> Gate<K, L> {
                 }
             }
         }
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

@@ -1,7 +1,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Mutex};
+
+use crate::signal::{Signal, lock};
 
 /// Who waits for which key, in the order of arrival. Only the first of a key asks the limit; the others wait until it
 /// leaves.
@@ -15,40 +16,9 @@ struct Waiters<K> {
     count: usize,
 }
 
-/// Wakes one waiter. A signal that comes early is kept.
-#[derive(Default)]
-pub(crate) struct Signal(Mutex<(bool, Option<Waker>)>);
-
 /// As many are waiting as may.
 #[derive(Debug)]
 pub(crate) struct Full;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Signal {
-    fn send(&self) {
-        let waker = {
-            let mut state = lock(&self.0);
-            state.0 = true;
-            state.1.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// Ready once, for each time it was sent (or several at once).
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<()> {
-        let mut state = lock(&self.0);
-        if std::mem::take(&mut state.0) {
-            return Poll::Ready(());
-        }
-        state.1 = Some(waker.clone());
-        Poll::Pending
-    }
-}
 
 impl<K: Hash + Eq + Clone> Queue<K> {
     pub(crate) fn new(max_waiting: usize) -> Self {

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]
 
+mod calls;
 mod governed;
 mod memory;
 mod rounds;
@@ -21,6 +22,7 @@ fn main() {
     let report = json!({
         "algorithms": memory::algorithms(),
         "bytes_per_key": memory::bytes_per_key(),
+        "calls": calls::calls(),
         "gcra_against_governor": governed::compare(),
         "redis": shared::compare(),
     });

@@ -1,0 +1,112 @@
+use std::time::Duration;
+
+/// What a breaker does with calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// All go through, and are counted.
+    Closed,
+    /// All are rejected.
+    Open,
+    /// A few go through.
+    HalfOpen,
+}
+
+impl Phase {
+    /// The word for it in logs and the admin API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+
+    /// The number for it in metrics.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Closed => 0,
+            Self::Open => 1,
+            Self::HalfOpen => 2,
+        }
+    }
+}
+
+/// What an operator wants of a breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Forced {
+    /// Nothing: it decides itself.
+    #[default]
+    Auto,
+    /// It rejects all calls.
+    Open,
+    /// It counts, and never opens.
+    Closed,
+    /// All calls go through, and none counts.
+    Disabled,
+}
+
+impl Forced {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Open, Self::Closed, Self::Disabled];
+
+    /// The word for it in the admin API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// A breaker's phase has changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transition {
+    /// Transitions of one breaker are numbered from 1. Threads may report them out of order.
+    pub number: u64,
+    /// The phase before.
+    pub from: Phase,
+    /// The phase now.
+    pub to: Phase,
+    /// Why.
+    pub trigger: Trigger,
+    /// How long it stays open; `None` if it is not open, or until an operator changes that.
+    pub open_for: Option<Duration>,
+}
+
+/// Why a breaker's phase has changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trigger {
+    /// Too many calls failed.
+    Failures {
+        /// How many of them.
+        failures: u32,
+        /// The calls in the window.
+        calls: u32,
+    },
+    /// Too many calls were slow.
+    Slow {
+        /// How many of them.
+        slow: u32,
+        /// The calls in the window.
+        calls: u32,
+    },
+    /// Too many calls in a row failed.
+    Consecutive {
+        /// How many.
+        failures: u32,
+    },
+    /// It was open for long enough.
+    OpenTimeOver,
+    /// All probes succeeded.
+    ProbesSucceeded,
+    /// A probe failed.
+    ProbeFailed,
+    /// Too many probes were slow.
+    ProbesSlow,
+    /// Probes did not end in time.
+    ProbesTimedOut,
+    /// An operator wants it so.
+    Operator(Forced),
+}
