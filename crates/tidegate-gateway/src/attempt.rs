@@ -61,7 +61,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// The response to a request whose first attempt has failed: that of another endpoint, as long as nothing was sent and
+/// The response to a request whose first attempt has failed: that of another endpoint, as long as that does no harm and
 /// there is time, or an error.
 pub(crate) async fn recover(
     context: &mut RequestContext<'_>,
@@ -107,13 +107,14 @@ pub(crate) async fn attempt(
         worker: worker.index,
         deadlines: &worker.deadlines,
         descriptors: &worker.descriptors,
-        close_idle: &|| worker.close_idle_upstream() || worker.evict_stalled(None) == Eviction::Started,
-        evict: &|upstream| worker.evict_stalled(Some(upstream)),
+        close_idle: &|| worker.close_idle_upstream() || worker.evict_stalled() == Eviction::Started,
+        evict: &|endpoint, waited_since| worker.evict_stalled_of(endpoint, waited_since),
         free_a_file: &|| worker.free_a_file(),
     };
     let terms = ClientTerms {
         wait: connections.body_wait(),
         sharing: context.client.activity.requests(),
+        is_stream: context.client.activity.is_h2(),
         max_body: connections.max_body_bytes.unwrap_or(u64::MAX),
         on_interim: &|status, headers: &Headers| {
             if let Some(interim) = &outgoing.interim {
@@ -129,13 +130,13 @@ pub(crate) async fn attempt(
     response
 }
 
-/// Whether a request that failed on one endpoint can be sent to another: nothing was sent, and there is time.
+/// Whether a request that failed on one endpoint can be sent to another: that does no harm, and there is time.
 fn may_go_elsewhere(failed: &Failed<RequestBody>, upstream: &Upstream, started: Instant) -> bool {
     let pool = upstream.endpoints.pool();
     let has_others = pool.members.len() > 1;
     let is_endpoints = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full);
     let bound = pool.members.first().map_or_else(Duration::default, |member| member.endpoint.bounds.connect_timeout);
-    has_others && is_endpoints && !failed.was_sent && started.elapsed() < 2 * bound
+    has_others && is_endpoints && failed.is_repeatable && started.elapsed() < 2 * bound
 }
 
 /// The endpoint that gets the request.
@@ -310,6 +311,8 @@ pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamRespon
     if let Some((connection, protocol)) = upgrade {
         response.lines.add("connection", "upgrade");
         response.lines.add("upgrade", protocol);
+        // The endpoint has responded whole: what comes now is no response.
+        context.settlement.hold.iter().for_each(|hold| hold.in_flight.ended());
         // The request lasts as long as the connection, and so does what it holds.
         let held = (std::mem::take(&mut context.settlement.admissions), context.settlement.hold.take());
         response.upgrade = Some(Upgrade { connection, held: Box::new(held) });
@@ -331,6 +334,7 @@ pub(crate) fn give_up(context: &mut RequestContext<'_>, upstream: &Upstream, tro
         context.settlement.admissions.not_sent();
     }
     let mut response = rejection::upstream_trouble(trouble, &upstream.name, context.id.as_str());
+    response.is_for_evicted = matches!(trouble, Trouble::ClientEvicted);
     if !trouble.is_rejection() {
         let checks = context.settlement.admissions.checks();
         limit_headers::write(context.plan, checks, None, context.since_1970(), &mut response.lines);

@@ -164,7 +164,7 @@ pub(crate) struct SendingPiece {
 impl Drop for SendingPiece {
     fn drop(&mut self) {
         if let (Some(stream), false) = (&self.stream, self.bytes.is_empty()) {
-            stream.piece_gone();
+            stream.piece_dropped();
         }
         if let Some(activity) = &self.activity {
             activity.piece_gone();
@@ -186,7 +186,7 @@ impl Buf for SendingPiece {
         if let Some(stream) = &self.stream {
             stream.moved(count);
             if count > 0 && self.bytes.is_empty() {
-                stream.piece_gone();
+                stream.piece_taken();
             }
         }
         if let Some(activity) = &self.activity {
@@ -222,9 +222,14 @@ impl http_body::Body for Body {
         if let Some(activity) = &activity {
             activity.piece_taken();
         }
-        // From here on the client is late if nothing is sent.
-        if let (Some(stream), true) = (&body.stream, has_data) {
-            stream.piece_given();
+        if let Some(stream) = &body.stream {
+            if has_data {
+                // From here on the client is late if nothing is sent.
+                stream.piece_given();
+            }
+            if has_ended {
+                stream.ended();
+            }
         }
         let sending = |bytes| SendingPiece { bytes, stream: body.stream.clone(), line, activity, _lease: lease };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(sending))))

@@ -5,12 +5,71 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many bytes of bodies are buffered.
 #[derive(Default)]
-pub(crate) struct Buffers(AtomicUsize);
+pub(crate) struct Buffers {
+    bytes: AtomicUsize,
+    /// What HTTP/2 clients with large windows may send before it is read.
+    windows: AtomicUsize,
+}
 
 impl Buffers {
     /// How many bytes are buffered.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// What an HTTP/2 client may send of bodies before they are read, in bytes: also while requests wait for their turn, or
+/// while the memory for bodies is used up. Each connection may have the window that HTTP/2 begins with.
+const SMALL_WINDOW: u32 = 65_535;
+/// A larger one makes uploads over long distances faster. All of these together are bounded.
+const LARGE_WINDOW: u32 = 1024 * 1024;
+
+/// How many bytes an HTTP/2 client may send before they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) of_connection: u32,
+    pub(crate) of_stream: u32,
+}
+
+impl Window {
+    /// That of a trusted proxy: it sends requests of many clients over one connection.
+    pub(crate) const OF_PROXY: Self = Self { of_connection: 4 * LARGE_WINDOW, of_stream: LARGE_WINDOW / 4 };
+}
+
+/// The window of an HTTP/2 connection. It is given back when this is dropped.
+pub(crate) struct WindowLease {
+    buffers: Arc<Buffers>,
+    is_large: bool,
+}
+
+impl WindowLease {
+    /// A large window while all of them have no more than `most_of_all` bytes.
+    pub(crate) fn new(buffers: &Arc<Buffers>, most_of_all: usize) -> Self {
+        let before = buffers.windows.fetch_add(LARGE_WINDOW as usize, Ordering::Relaxed);
+        let is_large = before + LARGE_WINDOW as usize <= most_of_all;
+        let lease = Self { buffers: Arc::clone(buffers), is_large };
+        if !is_large {
+            lease.give_back();
+        }
+        lease
+    }
+
+    pub(crate) fn window(&self) -> Window {
+        let bytes = if self.is_large { LARGE_WINDOW } else { SMALL_WINDOW };
+        // A request whose body is not read must not hold up the others on its connection too soon.
+        Window { of_connection: bytes, of_stream: (bytes / 8).max(SMALL_WINDOW) }
+    }
+
+    fn give_back(&self) {
+        self.buffers.windows.fetch_sub(LARGE_WINDOW as usize, Ordering::Relaxed);
+    }
+}
+
+impl Drop for WindowLease {
+    fn drop(&mut self) {
+        if self.is_large {
+            self.give_back();
+        }
     }
 }
 
@@ -36,14 +95,14 @@ impl Lease {
     /// So many more bytes are buffered.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
-        self.buffers.0.fetch_add(bytes, Ordering::Relaxed);
+        self.buffers.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// So many of them have been sent on.
     pub(crate) fn remove(&mut self, bytes: usize) {
         let removed = bytes.min(self.bytes);
         self.bytes -= removed;
-        self.buffers.0.fetch_sub(removed, Ordering::Relaxed);
+        self.buffers.bytes.fetch_sub(removed, Ordering::Relaxed);
     }
 }
 
@@ -71,5 +130,18 @@ mod tests {
         assert!(one.has_room());
         drop((one, other));
         assert_eq!(buffers.bytes(), 0);
+    }
+
+    /// Each HTTP/2 connection could send 4 MiB that nothing counted.
+    #[test]
+    fn large_windows_of_all_connections_together_are_bounded() {
+        let buffers = Arc::default();
+        let lease = || WindowLease::new(&buffers, 2 * LARGE_WINDOW as usize);
+        let leases = [lease(), lease(), lease(), lease()];
+        let windows = leases.each_ref().map(|lease| lease.window().of_connection);
+        assert_eq!(windows, [LARGE_WINDOW, LARGE_WINDOW, SMALL_WINDOW, SMALL_WINDOW]);
+        drop(leases);
+        assert_eq!(lease().window().of_connection, LARGE_WINDOW);
+        assert_eq!(buffers.windows.load(Ordering::Relaxed), 0);
     }
 }

@@ -64,6 +64,12 @@ impl ClientShares {
     }
 }
 
+/// The word for a request that would make its client's address hold more than its share of connections …
+pub(crate) const CONNECTION_SHARE: &str = "connection_share";
+/// … and the detail of the response.
+pub(crate) const CONNECTION_SHARE_DETAIL: &str =
+    "the client's address holds its share of connections with requests under way";
+
 /// Why there is no room for an HTTP/2 request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoStream {
@@ -73,6 +79,8 @@ pub(crate) enum NoStream {
     Share,
     /// The client does not take the responses that it has.
     Untaken,
+    /// The client's address has its share of connections with requests under way.
+    Connections,
 }
 
 impl NoStream {
@@ -82,6 +90,15 @@ impl NoStream {
             Self::AllTaken => Cut::StreamTotal,
             Self::Share => Cut::StreamShare,
             Self::Untaken => Cut::UntakenStreams,
+            Self::Connections => Cut::ConnectionShare,
+        }
+    }
+
+    /// The word for it in the response.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::AllTaken | Self::Share | Self::Untaken => "too_many_streams",
+            Self::Connections => CONNECTION_SHARE,
         }
     }
 
@@ -91,6 +108,7 @@ impl NoStream {
             Self::AllTaken => "too many HTTP/2 requests are under way",
             Self::Share => "the client's address holds its share of HTTP/2 requests under way",
             Self::Untaken => "the client does not take the responses on this connection",
+            Self::Connections => CONNECTION_SHARE_DETAIL,
         }
     }
 }

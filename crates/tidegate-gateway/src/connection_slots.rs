@@ -2,10 +2,11 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_http::deadlines::{Deadlines, Idler, Shortage, TICK, Waiting};
+use tidegate_http::descriptors;
 use tidegate_http::eviction::{Eviction, Evictor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -26,6 +27,8 @@ pub(crate) struct ConnectionSlots {
     /// Connections with requests under way.
     pub(crate) busy: Arc<AtomicUsize>,
     free: Arc<Semaphore>,
+    /// How many clients wait for a slot.
+    waiting: AtomicUsize,
     evictor: Evictor,
 }
 
@@ -33,7 +36,7 @@ impl ConnectionSlots {
     /// Slots for `most` connections, with these deadlines.
     pub(crate) fn new(most: usize, taken: String, deadlines: &[Arc<Deadlines>]) -> Arc<Self> {
         let (free, evictor) = (Arc::new(Semaphore::new(most)), Evictor::new(deadlines, Deadlines::idlers, rank));
-        Arc::new(Self { taken, most, busy: Arc::default(), free, evictor })
+        Arc::new(Self { taken, most, busy: Arc::default(), free, waiting: AtomicUsize::new(0), evictor })
     }
 
     /// Takes a slot for a connection. While none is free, others are closed. `full` is called each time all are found
@@ -43,8 +46,11 @@ impl ConnectionSlots {
             return Some(slot);
         }
         let mut acquiring = pin!(Arc::clone(&self.free).acquire_owned());
+        let _waits = descriptors::Waiting::new(&self.waiting);
         loop {
-            if self.evict(Shortage::Slots) == Eviction::AllBusy {
+            // A client whose connection is closed has a moment to read why. Until then no other one is closed instead.
+            let wanted = self.waiting.load(Ordering::Relaxed);
+            if self.evictor.evict_any(Shortage::Slots, wanted) == Eviction::AllBusy {
                 full();
             }
             // The end takes a moment, and a request may come instead.
@@ -54,9 +60,10 @@ impl ConnectionSlots {
         }
     }
 
-    /// Closes the connection that is needed least: one with a request under way only if its client is waited for.
-    pub(crate) fn evict(&self, shortage: Shortage) -> Eviction {
-        self.evictor.evict(shortage, None)
+    /// Closes the connection that is needed least, for its descriptor: one with a request under way only if its client
+    /// is waited for.
+    pub(crate) fn free_a_descriptor(&self) -> Eviction {
+        self.evictor.evict_any(Shortage::Descriptors, usize::MAX)
     }
 }
 
@@ -68,7 +75,7 @@ fn rank(idler: &Idler) -> Option<u8> {
         Waiting::First if idler.waited >= SILENT => Some(0),
         Waiting::Next => Some(1),
         Waiting::Head if idler.waited >= SLOW_HEAD => Some(2),
-        Waiting::Body if idler.waited >= STALLED => Some(3),
+        Waiting::Body | Waiting::Client if idler.waited >= STALLED => Some(3),
         Waiting::Taking if idler.waited >= STALLED => Some(4),
         Waiting::First
         | Waiting::Head
@@ -76,6 +83,8 @@ fn rank(idler: &Idler) -> Option<u8> {
         | Waiting::Client
         | Waiting::Body
         | Waiting::Stream
+        | Waiting::StreamClient
+        | Waiting::Ending
         | Waiting::Work => None,
     }
 }
@@ -120,7 +129,7 @@ mod tests {
         }
 
         fn evict_at(&self, now: Instant) -> Eviction {
-            self.slots.evictor.evict_at(now, Shortage::Slots, None)
+            self.slots.evictor.evict_any_at(now, Shortage::Slots, usize::MAX)
         }
 
         /// Which of these is closed next, if any. Candidates are searched anew.
@@ -201,7 +210,7 @@ mod tests {
         }
         // One search is enough for an eighth of them.
         for number in 0..500 {
-            assert_eq!(connections.slots.evict(Shortage::Slots), Eviction::Started);
+            assert_eq!(connections.slots.free_a_descriptor(), Eviction::Started);
             assert!(all[number].is_evicted() && !all[number + 1].is_evicted(), "{number}");
         }
     }

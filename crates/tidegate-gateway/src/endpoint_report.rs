@@ -40,6 +40,7 @@ fn endpoint(snapshot: &EndpointSnapshot, member: &Member) -> Value {
         "state": snapshot.standing.name(),
         "set": snapshot.forced.name(),
         "health": snapshot.health.name(),
+        "failedCheck": member.failed_check().as_deref(),
         "share": snapshot.share,
         "inFlight": snapshot.in_flight,
         "latencySeconds": snapshot.latency.map(|latency| latency.as_secs_f64()),

@@ -111,11 +111,12 @@ async fn follow_name(gateway: Arc<Gateway>, upstream: Arc<Upstream>, index: usiz
     }
 }
 
-/// The end of a check: which endpoint, at which index it was, and whether it passed. An error if it was not made.
+/// The end of a check: which endpoint, at which index it was, and why it failed, if it did. An error if it was not
+/// made.
 struct Checked {
     member: Arc<Member>,
     index: usize,
-    passed: io::Result<bool>,
+    found: io::Result<Result<(), String>>,
 }
 
 /// Checks all endpoints again and again.
@@ -131,8 +132,8 @@ async fn check_health(gateway: Arc<Gateway>, upstream: Arc<Upstream>, settings: 
             let (gateway, settings) = (Arc::clone(&gateway), Arc::clone(&settings));
             checks.spawn(async move {
                 let _turn = gateway.checks.acquire().await;
-                let passed = check(&member, &settings).await;
-                Checked { member, index, passed }
+                let found = check(&member, &settings).await;
+                Checked { member, index, found }
             });
         }
         while let Some(checked) = checks.join_next().await {
@@ -145,23 +146,25 @@ async fn check_health(gateway: Arc<Gateway>, upstream: Arc<Upstream>, settings: 
 }
 
 fn note_check(gateway: &Gateway, upstream: &Upstream, checked: Option<Result<Checked, tokio::task::JoinError>>) {
-    let Some(Ok(checked)) = checked else { return };
-    let passed = match checked.passed {
-        Ok(passed) => passed,
+    let Some(Ok(Checked { member, index, found })) = checked else { return };
+    let found = match found {
+        Ok(found) => found,
         Err(error) => return gateway.note_unchecked(&upstream.name, &error),
     };
     let pool = upstream.endpoints.pool();
-    let Some(index) = index_of(&pool, &checked) else { return };
-    if let Some(change) = pool.balancer.checked(index, passed, gateway.now()) {
+    let Some(index) = index_of(&pool, &member, index) else { return };
+    let is_healthy = found.is_ok();
+    pool.members[index].set_failed_check(found.err());
+    if let Some(change) = pool.balancer.checked(index, is_healthy, gateway.now()) {
         gateway.note_endpoint_change(&upstream.name, &pool, change);
     }
 }
 
 /// Where an endpoint is in the pool in force, which may not have it any more.
-fn index_of(pool: &Pool, checked: &Checked) -> Option<usize> {
-    let is_it = |other: &Arc<Member>| Arc::ptr_eq(&other.state, &checked.member.state);
-    let is_there = pool.members.get(checked.index).is_some_and(is_it);
-    if is_there { Some(checked.index) } else { pool.members.iter().position(is_it) }
+fn index_of(pool: &Pool, member: &Member, index: usize) -> Option<usize> {
+    let is_it = |other: &Arc<Member>| Arc::ptr_eq(&other.state, &member.state);
+    let is_there = pool.members.get(index).is_some_and(is_it);
+    if is_there { Some(index) } else { pool.members.iter().position(is_it) }
 }
 
 /// To be called once a second: returns endpoints whose time is up, compares success rates, and closes connections that

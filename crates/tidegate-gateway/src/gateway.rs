@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use tidegate_http::client::Trouble;
 use tidegate_http::deadlines::Shortage;
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::Change;
+use tidegate_policy::endpoints::{Change, Health};
 use tidegate_serve::{Aggregate, Log, Reopening, most_open_files};
 use tidegate_store::{FailureMode, Store, StoreEvent};
 use tidegate_wait::Clock;
@@ -245,8 +245,12 @@ impl Gateway {
         }
         let (is_good, text) = endpoint_report::change_text(change);
         let index = endpoint_report::changed_index(change);
-        let endpoint = pool.members.get(index).map_or("", |member| member.state.name());
-        let line = format!("endpoint {endpoint} of `{upstream}` {text}{times}");
+        let member = pool.members.get(index);
+        let endpoint = member.map_or("", |member| member.state.name());
+        let is_unhealthy = matches!(change, Change::HealthChanged { health: Health::Unhealthy, .. });
+        let failed_check = member.filter(|_| is_unhealthy).and_then(|member| member.failed_check());
+        let why = failed_check.map_or_else(String::new, |why| format!(": {why}"));
+        let line = format!("endpoint {endpoint} of `{upstream}` {text}{why}{times}");
         if is_good { self.log.info("Upstream", line) } else { self.log.warn("Upstream", line) }
     }
 
@@ -303,7 +307,10 @@ impl Gateway {
         }
         for (cut, aggregate) in Cut::ALL.iter().zip(&self.cuts) {
             if let Some(count) = rest(aggregate) {
-                self.log.warn("Gateway", format_args!("Cut off {count} more clients: {}", cut.text()));
+                self.log.warn(
+                    "Gateway",
+                    format_args!("Cut off more clients, {count} in all since the last line: {}", cut.text()),
+                );
             }
         }
         if let Some(count) = rest(&self.not_ejected) {

@@ -11,8 +11,10 @@ use tidegate_http::request::RequestHead;
 use crate::admission::{Admissions, Rejection, admit};
 use crate::attempt::{Outgoing, attempt, choose_first, give_up, recover, succeed};
 use crate::client::Client;
+use crate::client_shares::{CONNECTION_SHARE, CONNECTION_SHARE_DETAIL};
 use crate::collect::collect;
 use crate::config::own_paths::is_local;
+use crate::cuts::Cut;
 use crate::rejection::{self, rejected};
 use crate::request_body::RequestBody;
 use crate::request_context::RequestContext;
@@ -33,12 +35,12 @@ pub(crate) async fn handle(
     body: RequestBody,
 ) -> Response {
     let plan = worker.gateway.plan();
-    let settlement = Settlement::begin(&worker, &client);
+    let (settlement, busy_before) = Settlement::begin(&worker, &client);
     let id = RequestId::of(&request.headers, &worker.ids);
     let now = worker.gateway.clock.at(settlement.started);
     let is_head = request.method == Method::HEAD;
     let mut context = RequestContext { worker: &worker, client: &client, plan: &plan, id, now, settlement };
-    let mut response = context.respond(request, body).await;
+    let mut response = context.respond(request, body, busy_before).await;
     let RequestContext { mut settlement, id, .. } = context;
     settlement.status = response.status;
     response.lines.add("x-request-id", id.as_bytes());
@@ -56,7 +58,7 @@ enum Stopped {
 
 impl RequestContext<'_> {
     /// Validate, resolve, pass the stages (the client's limits, the body, the upstream's limits), attempt.
-    async fn respond(&mut self, request: RequestHead, mut body: RequestBody) -> Response {
+    async fn respond(&mut self, request: RequestHead, mut body: RequestBody, busy_before: usize) -> Response {
         let (site, peer) = (&self.plan.site, self.client.peer);
         let may_be_https = || self.client.scheme == "https" || site.is_trusted(peer);
         let host = match validation::validate(&request, &site.connections, may_be_https) {
@@ -67,6 +69,9 @@ impl RequestContext<'_> {
             self.record(&request, host.whole(), peer);
             self.settlement.is_local = true;
             return Box::pin(admin::respond(self.worker, self.client, &request, body, self.id.as_str())).await;
+        }
+        if !self.worker.permits_busy(busy_before) {
+            return self.reject_share(&request, &host);
         }
         if validation::forwards_left(&request.method, &request.headers) == Some(0) {
             self.record(&request, host.whole(), peer);
@@ -191,6 +196,17 @@ impl RequestContext<'_> {
         self.record(request, request.headers.get("host").unwrap_or_default(), self.client.peer);
         let mut response = rejected(fault.status, fault.reason, fault.detail, self.id.as_str());
         response.is_for_invalid_head = true;
+        response
+    }
+
+    /// Rejects a request of a client whose address holds its share of connections.
+    #[cold]
+    fn reject_share(&mut self, request: &RequestHead, host: &Host<'_>) -> Response {
+        self.record(request, host.whole(), self.client.peer);
+        self.worker.gateway.note_cut(Cut::ConnectionShare, self.client.peer);
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let mut response = rejected(status, CONNECTION_SHARE, CONNECTION_SHARE_DETAIL, self.id.as_str());
+        response.lines.add("retry-after", "1");
         response
     }
 

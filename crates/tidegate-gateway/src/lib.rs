@@ -56,6 +56,7 @@ mod settlement;
 mod stages;
 mod stored;
 mod stream_turns;
+mod stream_waits;
 mod tally;
 mod tls;
 mod upstream;

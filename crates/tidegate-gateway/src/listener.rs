@@ -30,8 +30,9 @@ pub(crate) const BACKLOG: u32 = 1_024;
 fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
-    // Accepted sockets inherit it.
-    SockRef::from(&socket).set_tcp_notsent_lowat(MOST_UNSENT)?;
+    // Accepted sockets inherit it. A system that does not know it serves all the same, and slow readers cost it more
+    // memory.
+    let _set = SockRef::from(&socket).set_tcp_notsent_lowat(MOST_UNSENT);
     socket.bind(address)?;
     // Workers take it into their own runtimes; it stays non-blocking.
     socket.listen(BACKLOG)?.into_std()

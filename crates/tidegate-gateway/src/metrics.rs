@@ -154,7 +154,14 @@ impl Metrics {
             Ended::Late(Waiting::Next) => 2,
             Ended::Late(Waiting::Taking) => 3,
             // The gateway stops, or the connection has lingered long enough. The others are not of connections.
-            Ended::Late(Waiting::Work | Waiting::Client | Waiting::Body | Waiting::Stream) => return,
+            Ended::Late(
+                Waiting::Work
+                | Waiting::Client
+                | Waiting::Body
+                | Waiting::Stream
+                | Waiting::StreamClient
+                | Waiting::Ending,
+            ) => return,
         };
         self.closed[reason].inc();
     }

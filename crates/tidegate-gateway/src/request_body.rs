@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::buffers::Lease;
+use crate::stream_waits::StreamWaits;
 
 /// The body of a request.
 pub(crate) enum RequestBody {
@@ -66,17 +68,44 @@ const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A body that comes over HTTP/2. When it is dropped, the rest of it is read for a while. Otherwise the stream would be
 /// reset at once. RFC 9113 §8.1 permits that after a complete response, but some clients then lose the response too.
-pub(crate) struct H2Body(Option<Incoming>);
+pub(crate) struct H2Body {
+    /// None if there is nothing of it.
+    body: Option<Incoming>,
+    /// Where the stream shows whether it waits for its client.
+    waits: Option<Arc<StreamWaits>>,
+    is_waiting: bool,
+}
 
 impl H2Body {
-    pub(crate) fn new(body: Incoming) -> Self {
-        Self(Some(body))
+    pub(crate) fn new(body: Incoming, waits: Option<Arc<StreamWaits>>) -> Self {
+        Self { body: Some(body), waits, is_waiting: false }
+    }
+
+    fn empty() -> Self {
+        Self { body: None, waits: None, is_waiting: false }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(cx);
+        if let Some(waits) = &self.waits {
+            if std::mem::replace(&mut self.is_waiting, polled.is_pending()) != polled.is_pending() {
+                waits.for_body(polled.is_pending());
+            }
+            if let Poll::Ready(Some(Ok(frame))) = &polled {
+                waits.moved(frame.data_ref().map_or(0, Bytes::len));
+            }
+        }
+        polled.map(|frame| frame.map(|frame| frame.map_err(|_| BrokenBody::ENDED_EARLY).and_then(with_valid_trailers)))
     }
 }
 
 impl Drop for H2Body {
     fn drop(&mut self) {
-        let unread = self.0.take().filter(|body| !body.is_end_stream());
+        if let (Some(waits), true) = (&self.waits, self.is_waiting) {
+            waits.for_body(false);
+        }
+        let unread = self.body.take().filter(|body| !body.is_end_stream());
         if let (Some(body), Ok(runtime)) = (unread, Handle::try_current()) {
             runtime.spawn(timeout(UNREAD_TIMEOUT, discard(body)));
         }
@@ -98,7 +127,7 @@ impl RequestBody {
     pub(crate) fn is_ended(&self) -> bool {
         match self {
             Self::H1(body) => body.is_ended(),
-            Self::H2(body) => body.0.as_ref().is_none_or(Incoming::is_end_stream),
+            Self::H2(body) => body.body.as_ref().is_none_or(Incoming::is_end_stream),
             Self::Collected(body) => body.data.is_empty() && body.trailers.is_none() && body.rest.is_ended(),
         }
     }
@@ -114,7 +143,7 @@ impl RequestBody {
 
     /// A body of nothing.
     pub(crate) fn empty() -> Self {
-        Self::H2(H2Body(None))
+        Self::H2(H2Body::empty())
     }
 
     /// Sends interim responses to the client. `None` for HTTP/2, where hyper can't send them.
@@ -130,7 +159,7 @@ impl RequestBody {
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::H1(body) => body.length(),
-            Self::H2(body) => body.0.as_ref().and_then(|body| body.size_hint().exact()),
+            Self::H2(body) => body.body.as_ref().and_then(|body| body.size_hint().exact()),
             Self::Collected(body) if body.is_chunked => None,
             Self::Collected(body) => body.rest.length().map(|rest| rest + body.data.len() as u64),
         }
@@ -140,10 +169,7 @@ impl RequestBody {
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
         match self {
             Self::H1(body) => body.poll_frame(cx),
-            Self::H2(H2Body(Some(body))) => Pin::new(body).poll_frame(cx).map(|frame| {
-                frame.map(|frame| frame.map_err(|_| BrokenBody::ENDED_EARLY).and_then(with_valid_trailers))
-            }),
-            Self::H2(H2Body(None)) => Poll::Ready(None),
+            Self::H2(body) => body.poll_frame(cx),
             Self::Collected(body) => body.poll_piece(cx),
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Response {
     pub(crate) upgrade: Option<Upgrade>,
     /// The request was rejected because its head is not valid.
     pub(crate) is_for_invalid_head: bool,
+    /// The request was ended because another one needed its connection.
+    pub(crate) is_for_evicted: bool,
 }
 
 /// A connection that has switched to another protocol.
@@ -32,7 +34,15 @@ pub(crate) struct Upgrade {
 
 impl Response {
     pub(crate) fn new(status: StatusCode, body: Body) -> Self {
-        Self { status, headers: None, lines: HeaderLines::default(), body, upgrade: None, is_for_invalid_head: false }
+        Self {
+            status,
+            headers: None,
+            lines: HeaderLines::default(),
+            body,
+            upgrade: None,
+            is_for_invalid_head: false,
+            is_for_evicted: false,
+        }
     }
 
     /// The same response for hyper, which serves HTTP/2.

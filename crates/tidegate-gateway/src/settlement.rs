@@ -42,10 +42,12 @@ pub(crate) struct Settlement {
 }
 
 impl Settlement {
-    pub(crate) fn begin(worker: &Arc<Worker>, client: &Arc<Client>) -> Box<Self> {
-        client.activity.request_began();
+    /// Of a request that begins. The second value is how many connections of its client's address had requests under
+    /// way, if with this one its connection has.
+    pub(crate) fn begin(worker: &Arc<Worker>, client: &Arc<Client>) -> (Box<Self>, usize) {
+        let busy_before = client.activity.request_began();
         worker.metrics().in_flight.fetch_add(1, Ordering::Relaxed);
-        Box::new(Self {
+        let settlement = Box::new(Self {
             worker: Arc::clone(worker),
             client: Arc::clone(client),
             started: Instant::now(),
@@ -58,7 +60,8 @@ impl Settlement {
             record: None,
             id: None,
             is_local: false,
-        })
+        });
+        (settlement, busy_before)
     }
 
     /// The memory of so many bytes of the response that wait for their client.

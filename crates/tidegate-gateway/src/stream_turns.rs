@@ -1,6 +1,7 @@
 //! Turns of the requests on an HTTP/2 connection. While a client does not take the responses that it has, no more of
 //! its requests begin: a response without a window would only cost the upstream work.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use tokio::time::{Instant, timeout_at};
 
 /// How long requests that have no response yet keep others waiting: then their upstream is slow, not their client.
 const SLOW_UPSTREAM: Duration = Duration::from_millis(250);
+/// A client that takes so many bytes of a response may have one more response at a time. It is just above the window
+/// that a stream has by default: what a client lets through without doing anything shows nothing.
+const BYTES_OF_ANOTHER: u32 = 64 * 1024;
 
 /// The turns of one connection.
 #[derive(Debug)]
@@ -27,8 +31,10 @@ struct Counts {
     batch_began: Option<Instant>,
     /// Responses with something in them that the client has not taken.
     untaken: u32,
-    /// How many of both there may be. One more with each response that the client has taken, up to `most`.
+    /// How many of both there may be: from `least` to `most`. One more with each response that the client has taken,
+    /// and with each [`BYTES_OF_ANOTHER`]; half of them when it was cut off.
     allowed: u32,
+    least: u32,
     most: u32,
 }
 
@@ -51,16 +57,20 @@ impl Counts {
     fn leave(&mut self, phase: Phase) {
         match phase {
             Phase::Begun(batch) if batch == self.batch => self.begun = self.begun.saturating_sub(1),
-            Phase::Begun(_) | Phase::Taken => {}
+            Phase::Begun(_) | Phase::Taken | Phase::Ended => {}
             Phase::Untaken => self.untaken -= 1,
         }
+    }
+
+    fn allow_another(&mut self) {
+        self.allowed = (self.allowed + 1).min(self.most.max(self.least));
     }
 }
 
 impl StreamTurns {
     /// For a connection whose client has not shown yet that it takes its responses.
     pub(crate) fn new(allowed: u32, most: u32) -> Arc<Self> {
-        let counts = Counts { begun: 0, batch: 0, batch_began: None, untaken: 0, allowed, most };
+        let counts = Counts { begun: 0, batch: 0, batch_began: None, untaken: 0, allowed, least: allowed, most };
         Arc::new(Self { counts: Mutex::new(counts), freed: Notify::new() })
     }
 
@@ -83,6 +93,18 @@ impl StreamTurns {
         }
     }
 
+    /// Begins a request, if one may begin at once.
+    #[cfg(test)]
+    pub(crate) fn begin_now(self: &Arc<Self>) -> Option<Turn> {
+        self.try_begin(Instant::now(), false).ok()
+    }
+
+    /// How many responses the client may leave untaken.
+    #[cfg(test)]
+    pub(crate) fn allowed(&self) -> u32 {
+        self.counts().allowed
+    }
+
     /// Begins a request, if one may begin. Otherwise: when there may be room though nothing is freed.
     fn try_begin(self: &Arc<Self>, now: Instant, is_quiet: bool) -> Result<Turn, Option<Instant>> {
         let mut counts = self.counts();
@@ -95,7 +117,8 @@ impl StreamTurns {
         if counts.has_room(now, is_quiet) {
             self.freed.notify_one();
         }
-        Ok(Turn { turns: Arc::clone(self), phase: Mutex::new(Phase::Begun(counts.batch)) })
+        let phase = Mutex::new(Phase::Begun(counts.batch));
+        Ok(Turn { turns: Arc::clone(self), phase, taken_bytes: AtomicU32::new(0) })
     }
 }
 
@@ -108,6 +131,8 @@ enum Phase {
     Untaken,
     /// The client has taken all that is there.
     Taken,
+    /// Nothing more comes of it: the client has taken it whole, or it has broken off.
+    Ended,
 }
 
 /// The turn of a request, from its beginning until its client has taken the response.
@@ -115,6 +140,8 @@ enum Phase {
 pub(crate) struct Turn {
     turns: Arc<StreamTurns>,
     phase: Mutex<Phase>,
+    /// Bytes that the client has taken and that have not counted yet.
+    taken_bytes: AtomicU32,
 }
 
 impl Turn {
@@ -123,37 +150,68 @@ impl Turn {
         self.enter(Phase::Untaken);
     }
 
-    /// The client has taken all that is there.
+    /// The client has taken all that is there so far.
     pub(crate) fn taken(&self) {
         self.enter(Phase::Taken);
     }
 
-    fn enter(&self, phase: Phase) {
+    /// The client has taken so many bytes.
+    pub(crate) fn moved(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(BYTES_OF_ANOTHER);
+        let taken = self.taken_bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        // Only the connection's own task sends.
+        self.taken_bytes.store(taken % BYTES_OF_ANOTHER, Ordering::Relaxed);
+        if taken >= BYTES_OF_ANOTHER {
+            self.allow_another();
+        }
+    }
+
+    /// The client has taken the whole response.
+    pub(crate) fn taken_whole(&self) {
+        if self.enter(Phase::Ended) {
+            self.allow_another();
+        }
+    }
+
+    /// A client that takes its responses gets more of them at a time.
+    fn allow_another(&self) {
+        self.turns.counts().allow_another();
+        self.turns.freed.notify_one();
+    }
+
+    /// The response has broken off before the client had taken it.
+    pub(crate) fn broken_off(&self) {
+        self.enter(Phase::Ended);
+    }
+
+    /// The client was cut off, because it did not take the response.
+    pub(crate) fn cut_off(&self) {
+        let mut counts = self.turns.counts();
+        counts.allowed = (counts.allowed / 2).max(counts.least);
+        drop(counts);
+        self.enter(Phase::Ended);
+    }
+
+    /// Returns whether this changes anything.
+    fn enter(&self, phase: Phase) -> bool {
         let mut current = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *current, phase);
-        if before == phase {
-            return;
+        if *current == phase || *current == Phase::Ended {
+            return false;
         }
         let mut counts = self.turns.counts();
-        counts.leave(before);
+        counts.leave(std::mem::replace(&mut *current, phase));
         if phase == Phase::Untaken {
             counts.untaken += 1;
         } else {
             self.turns.freed.notify_one();
         }
+        true
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let phase = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut counts = self.turns.counts();
-        counts.leave(phase);
-        if phase == Phase::Taken && counts.allowed < counts.most {
-            // A client that takes its responses gets more of them at a time.
-            counts.allowed += 1;
-        }
-        self.turns.freed.notify_one();
+        self.enter(Phase::Ended);
     }
 }
 
@@ -232,12 +290,84 @@ mod tests {
             for _ in 0..5 {
                 let turn = begins(&turns).await.expect("room");
                 turn.given();
-                turn.taken();
+                turn.taken_whole();
             }
             let held = [begins(&turns).await, begins(&turns).await, begins(&turns).await];
             assert!(held.iter().all(Option::is_some) && begins(&turns).await.is_none());
             drop(held);
-            assert_eq!(turns.counts().allowed, 3, "they were not taken");
+            assert_eq!(turns.allowed(), 3, "they were not taken");
+        });
+    }
+
+    /// A client that resets its streams, or whose responses break off, had more of them each time.
+    #[test]
+    fn only_a_response_that_is_taken_whole_allows_another() {
+        run(async {
+            let turns = StreamTurns::new(2, 10);
+            let ways: [fn(&Turn); 5] = [
+                |_| {},
+                Turn::given,
+                |turn| {
+                    turn.given();
+                    turn.broken_off();
+                    turn.taken();
+                    turn.taken_whole();
+                },
+                |turn| {
+                    turn.given();
+                    turn.taken();
+                },
+                |turn| {
+                    turn.given();
+                    turn.moved(BYTES_OF_ANOTHER as usize - 1);
+                },
+            ];
+            for way in ways {
+                let turn = begins(&turns).await.expect("room");
+                way(&turn);
+                drop(turn);
+                assert!(turns.is_unused());
+                assert_eq!(turns.allowed(), 2);
+            }
+        });
+    }
+
+    /// A client that took large responses at full speed never had taken all that there was: its other requests waited,
+    /// and were rejected.
+    #[test]
+    fn bytes_that_are_taken_allow_others_while_a_response_goes_on() {
+        run(async {
+            let turns = StreamTurns::new(1, 3);
+            let large = begins(&turns).await.expect("room");
+            large.given();
+            let waiting = tokio::spawn(Arc::clone(&turns).begin(Instant::now() + LONG, || false));
+            tokio::task::yield_now().await;
+            for _ in 0..64 {
+                assert!(!waiting.is_finished());
+                large.moved(1_024);
+            }
+            let small = waiting.await.expect("it ends").expect("the client takes");
+            large.moved(10 * BYTES_OF_ANOTHER as usize);
+            large.moved(10 * BYTES_OF_ANOTHER as usize);
+            assert_eq!(turns.allowed(), 3, "not more than may be");
+            drop((large, small));
+            assert!(turns.is_unused());
+        });
+    }
+
+    #[test]
+    fn a_client_that_is_cut_off_has_fewer_at_a_time() {
+        run(async {
+            let turns = StreamTurns::new(2, 100);
+            turns.counts().allowed = 50;
+            for allowed in [25, 12, 6, 3, 2, 2] {
+                let turn = begins(&turns).await.expect("room");
+                turn.given();
+                turn.cut_off();
+                turn.broken_off();
+                assert_eq!(turns.allowed(), allowed);
+            }
+            assert!(turns.is_unused());
         });
     }
 
@@ -257,7 +387,7 @@ mod tests {
         });
     }
 
-    /// Those that had waited for long began all at once when one place was free.
+    /// Those that had waited for long began all at once when one slot was free.
     #[test]
     fn requests_that_have_waited_for_long_still_begin_a_few_at_a_time() {
         run(async {

@@ -4,10 +4,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tidegate_http::deadlines::{Deadlines, Ended, Owner, Shortage};
 use tidegate_http::descriptors::Descriptors;
 use tidegate_http::eviction::{Eviction, Evictor};
+use tidegate_http::share::FEW;
 use tidegate_input::Utc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -71,7 +73,7 @@ impl Worker {
     /// Closes an idle connection, so that another file descriptor can be opened.
     pub(crate) fn free_a_file(&self) {
         if !self.close_idle_upstream() {
-            self.slots.evict(Shortage::Descriptors);
+            self.slots.free_a_descriptor();
         }
     }
 
@@ -90,14 +92,28 @@ impl Worker {
         counted.map(Some).ok_or(())
     }
 
+    /// Whether an address may have another connection with requests under way, besides so many.
+    pub(crate) fn permits_busy(&self, busy_before: usize) -> bool {
+        // The plan is asked only for those that hold more than anybody may.
+        busy_before < FEW || {
+            let free = self.slots.most.saturating_sub(self.busy().load(Ordering::Relaxed));
+            self.gateway.plan().site.most_held.permits(busy_before, free)
+        }
+    }
+
     /// How many connections have requests under way, of all workers.
     pub(crate) fn busy(&self) -> &Arc<AtomicUsize> {
         &self.slots.busy
     }
 
-    /// Ends a request to this upstream, or to any, whose client is waited for.
-    pub(crate) fn evict_stalled(&self, upstream: Option<Owner>) -> Eviction {
-        self.stalled.evict(if upstream.is_some() { Shortage::Slots } else { Shortage::Descriptors }, upstream)
+    /// Ends a request whose client is waited for, to make room for one that needs a descriptor.
+    pub(crate) fn evict_stalled(&self) -> Eviction {
+        self.stalled.evict_any(Shortage::Descriptors, usize::MAX)
+    }
+
+    /// Ends a request to this endpoint whose client is waited for, to make room for one that has waited since then.
+    pub(crate) fn evict_stalled_of(&self, endpoint: Owner, waited_since: Instant) -> Eviction {
+        self.stalled.evict_of(endpoint, waited_since, Shortage::Slots)
     }
 
     /// Closes an idle connection to any upstream, of any worker. Returns whether it found one.

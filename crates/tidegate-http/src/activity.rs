@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client_wait::{ClientWait, Late, WaitTerms};
 use crate::deadlines::{Deadline, Ended, Waiting};
-use crate::pace::{MOST_UNSENT, PaceTerms};
+use crate::pace::{MOST_UNSENT, PaceTerms, Stall};
 use crate::share::BusyConnections;
 
 /// The timeouts of a client's connection.
@@ -46,6 +46,8 @@ pub struct Activity {
     streams: AtomicU32,
     /// Those whose responses wait for the client.
     stalled: AtomicU32,
+    /// Those that wait for the client in any way: for that, or for more of their bodies.
+    waiting: AtomicU32,
     /// Those whose requests wait until the client takes other responses.
     queued: AtomicU32,
     /// Since when all streams wait for the client, in the worker's milliseconds; 0 if they do not.
@@ -75,6 +77,7 @@ impl Activity {
             pieces: OnceLock::new(),
             streams: AtomicU32::new(0),
             stalled: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             queued: AtomicU32::new(0),
             stalled_since: AtomicU64::new(0),
             in_head: AtomicBool::new(false),
@@ -91,6 +94,11 @@ impl Activity {
         WaitTerms { timeout: self.timeouts.write, pace }
     }
 
+    /// Whether the client speaks HTTP/2.
+    pub fn is_h2(&self) -> bool {
+        self.is_h2
+    }
+
     /// How many requests are under way, and share the connection.
     pub fn requests(&self) -> u32 {
         self.work.load(Ordering::Relaxed) as u32
@@ -101,13 +109,14 @@ impl Activity {
         self.work.load(Ordering::Relaxed) >= PIECE
     }
 
-    /// A request has begun.
-    pub fn request_began(&self) {
-        if self.work.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.busy.add();
-        }
+    /// A request has begun. Returns how many connections of the client's address had requests under way, if with it
+    /// this one has; 0 if it already had.
+    pub fn request_began(&self) -> usize {
+        let is_first = self.work.fetch_add(1, Ordering::Relaxed) == 0;
+        let busy_before = if is_first { self.busy.add() } else { 0 };
         self.in_head.store(false, Ordering::Relaxed);
         self.set_deadline();
+        busy_before
     }
 
     /// A request has ended: its response has been written, or never will be.
@@ -152,8 +161,8 @@ impl Activity {
         if !self.is_h2 {
             return self.deadline.clear();
         }
-        let (stalled, queued) = (self.stalled.load(Ordering::Relaxed), self.queued.load(Ordering::Relaxed));
-        if stalled + queued == 0 || stalled < self.streams.load(Ordering::Relaxed) {
+        let (waiting, queued) = (self.waiting.load(Ordering::Relaxed), self.queued.load(Ordering::Relaxed));
+        if waiting + queued == 0 || waiting < self.streams.load(Ordering::Relaxed) {
             self.stalled_since.store(0, Ordering::Relaxed);
             return self.deadline.clear();
         }
@@ -178,9 +187,26 @@ impl Activity {
         StreamCount::new(self, |activity| &activity.streams)
     }
 
-    /// An HTTP/2 response waits for the client, as long as this exists.
+    /// An HTTP/2 response waits for the client, and shares its pace with the others, as long as this exists.
     pub fn response_waits(self: &Arc<Self>) -> StreamCount {
         StreamCount::new(self, |activity| &activity.stalled)
+    }
+
+    /// An HTTP/2 stream waits for the client, for more of its request or until it takes the response, as long as this
+    /// exists.
+    pub fn stream_waits(self: &Arc<Self>) -> StreamCount {
+        StreamCount::new(self, |activity| &activity.waiting)
+    }
+
+    /// The client of an HTTP/2 connection has sent or taken so many bytes. They pay for the time that all its streams
+    /// wait for it.
+    pub fn stream_moved(&self, bytes: usize) {
+        let since = self.stalled_since.load(Ordering::Relaxed);
+        if since != 0 {
+            let now = self.deadline.now_millis().max(1);
+            self.stalled_since.store(Stall::paid(since, bytes).min(now), Ordering::Relaxed);
+            self.stall_changed();
+        }
     }
 
     /// An HTTP/2 request waits until the client takes other responses, as long as this exists.
@@ -242,8 +268,7 @@ impl Activity {
 
     /// A request has arrived over HTTP/2 and will begin in its own task. Until then the connection is not idle either.
     pub fn request_came(self: &Arc<Self>) -> Arrival {
-        self.request_began();
-        Arrival(Arc::clone(self))
+        Arrival { busy_before: self.request_began(), activity: Arc::clone(self) }
     }
 
     /// HTTP/2 has accepted a piece of a response, to send it when the client's window permits.
@@ -336,165 +361,23 @@ impl Drop for StreamCount {
 }
 
 /// A request that has arrived over HTTP/2. Its connection is not idle as long as this exists.
-pub struct Arrival(Arc<Activity>);
+pub struct Arrival {
+    activity: Arc<Activity>,
+    busy_before: usize,
+}
+
+impl Arrival {
+    /// How many connections of the client's address had requests under way, if with this one its connection has.
+    pub fn busy_before(&self) -> usize {
+        self.busy_before
+    }
+}
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        self.0.request_ended();
+        self.activity.request_ended();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::deadlines::{Deadlines, Found, Owner};
-
-    const WRITE_TIMEOUT_MILLIS: u64 = 30_000;
-
-    /// An HTTP/2 connection.
-    fn connected() -> (Arc<Deadlines>, Arc<Activity>) {
-        let write = Duration::from_millis(WRITE_TIMEOUT_MILLIS);
-        let pace = PaceTerms { bytes_per_second: 10_000, window: Duration::from_secs(60), step: 0 };
-        let timeouts = Timeouts { head: Duration::from_secs(10), idle: Duration::from_secs(75), write, pace };
-        let deadlines = Deadlines::new();
-        let activity = Activity::new(deadlines.deadline(Owner::NONE), timeouts, true, BusyConnections::default());
-        (deadlines, activity)
-    }
-
-    fn is_idle(deadlines: &Deadlines) -> bool {
-        let mut found = Found::default();
-        deadlines.idlers(&mut found);
-        found.idlers.iter().any(|idler| idler.waiting != Waiting::Taking)
-    }
-
-    /// Between its arrival and its beginning, the end of another stream made the connection idle: an eviction then
-    /// dropped the request.
-    #[test]
-    fn a_request_that_has_come_keeps_its_connection_from_being_idle() {
-        let (deadlines, activity) = connected();
-        activity.request_began();
-        let arrival = activity.request_came();
-        activity.request_ended();
-        assert!(!is_idle(&deadlines) && !activity.is_idle());
-        activity.request_began();
-        drop(arrival);
-        assert!(!is_idle(&deadlines), "it is under way");
-        activity.request_ended();
-        assert!(is_idle(&deadlines));
-        drop(activity.request_came());
-        assert!(is_idle(&deadlines), "it was given up before it began");
-    }
-
-    /// A response that waits for the client's window had all of `idle_timeout`, and more with each request besides.
-    #[test]
-    fn only_a_byte_that_moves_gives_a_waiting_response_more_time() {
-        let (deadlines, activity) = connected();
-        let late = Some(Ended::Late(Waiting::Taking));
-        activity.request_began();
-        activity.piece_taken();
-        activity.request_ended();
-        assert!(!is_idle(&deadlines), "a response is under way");
-        deadlines.sweep(WRITE_TIMEOUT_MILLIS - 1_000);
-        activity.request_began();
-        activity.request_ended();
-        activity.has_written(0, false);
-        activity.has_read();
-        deadlines.sweep(WRITE_TIMEOUT_MILLIS + 100);
-        assert_eq!(activity.deadline.ended(), late);
-
-        activity.piece_moved(10_000);
-        deadlines.sweep(2 * WRITE_TIMEOUT_MILLIS);
-        assert_eq!(activity.deadline.ended(), None);
-        deadlines.sweep(2 * WRITE_TIMEOUT_MILLIS + 200);
-        assert_eq!(activity.deadline.ended(), late);
-        activity.piece_gone();
-        assert!(is_idle(&deadlines));
-    }
-
-    /// hyper drops a body with its last piece. A connection with such pieces was not busy, and a byte now and then kept
-    /// it for ever.
-    #[test]
-    fn a_connection_with_unsent_pieces_is_busy_and_its_pace_is_judged() {
-        let (deadlines, activity) = connected();
-        activity.request_began();
-        activity.piece_taken();
-        activity.request_ended();
-        assert_eq!(activity.busy.all.load(Ordering::Relaxed), 1);
-        for now in (0..60_000).step_by(10_000) {
-            deadlines.sweep(now);
-            assert!(!activity.is_late(), "{now}");
-            activity.piece_moved(1);
-        }
-        deadlines.sweep(61_000);
-        assert!(activity.is_late());
-        activity.piece_gone();
-        assert_eq!(activity.busy.all.load(Ordering::Relaxed), 0);
-    }
-
-    /// Requests under way kept an HTTP/2 connection from making room, though its client took none of its responses.
-    #[test]
-    fn a_connection_whose_requests_all_wait_for_the_client_can_make_room() {
-        let (deadlines, activity) = connected();
-        let (_one, other) = (activity.stream_began(), activity.stream_began());
-        let stalled = || {
-            let mut found = Found::default();
-            deadlines.idlers(&mut found);
-            found.idlers.first().map(|idler| (idler.waiting, idler.waited.as_millis()))
-        };
-        deadlines.sweep(1_000);
-        activity.request_began();
-        assert_eq!(stalled(), None);
-        let waits = activity.response_waits();
-        activity.request_began();
-        assert_eq!(stalled(), None, "another one is served");
-        let other_waits = activity.response_waits();
-        deadlines.sweep(3_000);
-        // Those that come and wait for their turn show nothing: one each second kept the connection.
-        drop(activity.request_waits());
-        assert_eq!(stalled(), Some((Waiting::Taking, 2_000)));
-        drop(other_waits);
-        assert_eq!(stalled(), None, "one is taken");
-        activity.request_ended();
-        drop(other);
-        assert_eq!(stalled(), Some((Waiting::Taking, 0)));
-        drop(waits);
-        assert_eq!(stalled(), None, "it is taken");
-        activity.request_ended();
-        assert!(is_idle(&deadlines));
-    }
-
-    /// Each byte gave it another `write_timeout`.
-    #[test]
-    fn a_client_that_takes_a_byte_now_and_then_is_late_in_the_end() {
-        let (deadlines, activity) = connected();
-        activity.request_began();
-        let mut now = 0;
-        let is_late = |activity: &Activity, now: u64| {
-            deadlines.sweep(now);
-            activity.is_late()
-        };
-        while now < 60_000 {
-            activity.has_written(1, false);
-            activity.has_written(0, true);
-            now += 5_000;
-            assert!(!is_late(&activity, now), "{now}");
-        }
-        activity.has_written(1, false);
-        activity.has_written(0, true);
-        assert!(is_late(&activity, now + 100));
-    }
-
-    #[test]
-    fn a_client_that_takes_enough_is_never_late() {
-        let (deadlines, activity) = connected();
-        activity.request_began();
-        for step in 1..1_000 {
-            activity.has_written(100_000, false);
-            activity.has_written(0, true);
-            deadlines.sweep(step * 9_000);
-            assert!(!activity.is_late(), "{step}");
-        }
-        deadlines.sweep(1_000 * 9_000 + WRITE_TIMEOUT_MILLIS);
-        assert!(activity.is_late(), "it takes nothing any more");
-    }
-}
+mod tests;

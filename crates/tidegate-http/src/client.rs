@@ -11,6 +11,7 @@ mod request_head;
 mod response;
 mod response_head;
 mod send;
+mod slots;
 mod trouble;
 
 pub use client_terms::ClientTerms;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::deadlines::{Deadline, Waiting};
-use crate::pace::{Pace, PaceTerms};
+use crate::pace::{Pace, PaceTerms, Stall};
 
 /// How long a client may be waited for.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +29,11 @@ pub enum Late {
 pub struct ClientWait {
     timeout: Duration,
     pace: Pace,
+    stall: Stall,
     /// When a byte last moved, or the client was first waited for.
     moved_millis: u64,
-    /// Whether a byte has moved since the last [`wait`](Self::wait).
-    has_moved: bool,
+    /// The bytes that have moved since the last [`wait`](Self::wait).
+    moved: u64,
     is_waiting: bool,
 }
 
@@ -40,28 +41,30 @@ impl ClientWait {
     /// A client that has not been waited for.
     pub fn new(terms: WaitTerms) -> Self {
         let pace = Pace::new(terms.pace);
-        Self { timeout: terms.timeout, pace, moved_millis: 0, has_moved: false, is_waiting: false }
+        let stall = Stall::default();
+        Self { timeout: terms.timeout, pace, stall, moved_millis: 0, moved: 0, is_waiting: false }
     }
 
     /// So many bytes have moved.
     pub fn moved(&mut self, bytes: usize) {
         self.pace.moved(bytes);
-        self.has_moved = true;
+        self.moved = self.moved.saturating_add(bytes as u64);
     }
 
     /// The client is not waited for any more.
     pub fn pause(&mut self, now_millis: u64) {
         if self.is_waiting {
             self.pace.pause(now_millis);
+            self.stall.pause(now_millis, std::mem::take(&mut self.moved));
             self.is_waiting = false;
         }
     }
 
     /// The client is waited for, now or still. Sets the deadline if it has passed, a byte has moved or the wait begins;
-    /// the deadline counts from the beginning of the window in which the client's pace is judged. `sharing` is the
-    /// number of requests that share the client's connection.
+    /// it counts from when the client has stalled. `sharing` is the number of requests that share the client's
+    /// connection.
     pub fn wait(&mut self, deadline: &Deadline, waiting: Waiting, sharing: u32) -> Option<Late> {
-        if self.is_waiting && !self.has_moved && !deadline.has_passed() {
+        if self.is_waiting && self.moved == 0 && !deadline.has_passed() {
             return None;
         }
         self.wait_anew(deadline, waiting, sharing)
@@ -70,8 +73,10 @@ impl ClientWait {
     /// The same where something else may have cleared the deadline since: sets it in any case.
     pub fn wait_anew(&mut self, deadline: &Deadline, waiting: Waiting, sharing: u32) -> Option<Late> {
         let now = deadline.now_millis();
-        if !self.is_waiting || std::mem::take(&mut self.has_moved) {
-            (self.moved_millis, self.is_waiting, self.has_moved) = (now, true, false);
+        let moved = std::mem::take(&mut self.moved);
+        let stalled_since = self.stall.wait(now, moved);
+        if !self.is_waiting || moved > 0 {
+            (self.moved_millis, self.is_waiting) = (now, true);
             self.pace.wait(now);
         } else if self.paused(now) >= self.timeout {
             return Some(Late::Paused);
@@ -81,8 +86,8 @@ impl ClientWait {
         }
         let left = self.timeout.saturating_sub(self.paused(now));
         let left = self.pace.until_judged(now).map_or(left, |judged| judged.min(left));
-        let since = self.pace.began_millis(now);
-        deadline.set_since(since, waiting, left + Duration::from_millis(now.saturating_sub(since)));
+        let stalled = Duration::from_millis(now.saturating_sub(stalled_since));
+        deadline.set_since(stalled_since, waiting, left + stalled);
         None
     }
 

@@ -1,6 +1,5 @@
 //! Deadlines: one periodic sweep in each worker instead of one timer for each request.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Waker};
@@ -35,6 +34,10 @@ pub enum Waiting {
     Body = 6,
     /// A client, on one of the streams of its connection. Ending the stream frees no connection.
     Stream = 7,
+    /// The same while it holds an upstream's connection.
+    StreamClient = 8,
+    /// The end of a connection whose last response has been written.
+    Ending = 9,
 }
 
 impl Waiting {
@@ -47,6 +50,8 @@ impl Waiting {
             5 => Self::Client,
             6 => Self::Body,
             7 => Self::Stream,
+            8 => Self::StreamClient,
+            9 => Self::Ending,
             _ => Self::Work,
         }
     }
@@ -161,6 +166,12 @@ impl Deadline {
         self.evicted_for().is_some()
     }
 
+    /// Whether its connection is about to end.
+    fn is_ending(&self) -> bool {
+        let waiting = Waiting::of(self.state.load(Ordering::Relaxed));
+        self.ended().is_some() || self.at_millis() != NONE && waiting == Waiting::Ending
+    }
+
     fn evicted_for(&self) -> Option<Shortage> {
         let state = self.state.load(Ordering::Relaxed);
         [Shortage::Slots, Shortage::Descriptors].into_iter().find(|shortage| shortage.state() == state)
@@ -204,8 +215,28 @@ impl Deadline {
 pub struct Found {
     /// Connections that wait for their clients.
     pub idlers: Vec<Idler>,
-    /// The owners of connections that are about to end.
-    pub ending: HashSet<Owner>,
+    /// Connections that are about to end.
+    pub ending: Vec<Ending>,
+}
+
+/// A connection that was about to end when it was found.
+#[derive(Debug)]
+pub struct Ending {
+    /// Who holds it.
+    pub owner: Owner,
+    deadline: Weak<Deadline>,
+}
+
+impl Ending {
+    fn of(deadline: &Arc<Deadline>) -> Self {
+        Self { owner: deadline.owner, deadline: Arc::downgrade(deadline) }
+    }
+
+    /// Whether it is still there, and still about to end.
+    pub fn is_there(&self) -> bool {
+        // One handle is that of the worker, which sweeps it.
+        self.deadline.strong_count() > 1 && self.deadline.upgrade().is_some_and(|deadline| deadline.is_ending())
+    }
 }
 
 /// A connection that waited for its client when it was found.
@@ -223,14 +254,12 @@ pub struct Idler {
 impl Idler {
     /// Ends the connection, if it still waits for the same. If a request arrives at the same moment, that request is
     /// served and this has no effect.
-    pub fn evict(&self, shortage: Shortage) -> bool {
-        let Some(deadline) = self.deadline.upgrade() else { return false };
+    pub fn evict(&self, shortage: Shortage) -> Option<Ending> {
+        let deadline = self.deadline.upgrade()?;
         let (from, to) = (self.state, shortage.state());
-        let evicted = deadline.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if evicted {
-            deadline.wake();
-        }
-        evicted
+        deadline.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        deadline.wake();
+        Some(Ending::of(&deadline))
     }
 }
 
@@ -268,12 +297,14 @@ impl Deadlines {
 
     /// Finds all connections of clients that wait for them, in a walk like that of each tick.
     pub fn idlers(&self, found: &mut Found) {
-        self.waiting_for(&[Waiting::First, Waiting::Next, Waiting::Head, Waiting::Body, Waiting::Taking], found);
+        let of_clients =
+            [Waiting::First, Waiting::Next, Waiting::Head, Waiting::Taking, Waiting::Body, Waiting::Client];
+        self.waiting_for(&of_clients, found);
     }
 
     /// Finds all connections to upstreams that wait for a client, likewise.
     pub fn stalled(&self, found: &mut Found) {
-        self.waiting_for(&[Waiting::Client], found);
+        self.waiting_for(&[Waiting::Client, Waiting::StreamClient], found);
     }
 
     fn waiting_for(&self, wanted: &[Waiting], found: &mut Found) {
@@ -287,8 +318,10 @@ impl Deadlines {
             let waiting = Waiting::of(state);
             if state >> WAITING_BITS == NONE {
                 if deadline.ended().is_some() {
-                    found.ending.insert(deadline.owner);
+                    found.ending.push(Ending::of(deadline));
                 }
+            } else if waiting == Waiting::Ending {
+                found.ending.push(Ending::of(deadline));
             } else if wanted.contains(&waiting) {
                 let waited = now.saturating_sub(deadline.since_millis.load(Ordering::Relaxed));
                 let (owner, waited) = (deadline.owner, Duration::from_millis(waited));
@@ -373,17 +406,20 @@ mod tests {
             (Waiting::Next, true),
             (Waiting::Head, true),
             (Waiting::Taking, true),
-            (Waiting::Client, false),
+            (Waiting::Client, true),
             (Waiting::Body, true),
             (Waiting::Stream, false),
+            (Waiting::StreamClient, false),
+            (Waiting::Ending, false),
         ] {
             deadline.set_for(waiting, Duration::from_secs(10));
             let found = idler(&deadlines);
             assert_eq!(found.is_some(), is_idle, "{waiting:?}");
             if let Some(found) = found {
                 assert_eq!(found.waiting, waiting);
-                assert!(found.evict(Shortage::Descriptors) && deadline.has_passed(), "{waiting:?}");
-                assert!(!found.evict(Shortage::Slots), "once");
+                let ending = found.evict(Shortage::Descriptors);
+                assert!(ending.is_some_and(|ending| ending.is_there()) && deadline.has_passed(), "{waiting:?}");
+                assert!(found.evict(Shortage::Slots).is_none(), "once");
                 assert_eq!(deadline.ended(), Some(Ended::Evicted(Shortage::Descriptors)));
                 assert!(idler(&deadlines).is_none(), "it is about to end");
             }
@@ -416,8 +452,12 @@ mod tests {
         assert!(found.ending.is_empty());
         let found = found.idlers.pop().expect("one waits");
         assert_eq!((found.owner, found.waited), (owner, Duration::from_millis(500)));
-        assert!(found.evict(Shortage::Slots) && upstream.is_evicted() && !client.is_evicted());
-        assert_eq!(stalled().ending, [owner].into(), "it is about to end");
+        assert!(found.evict(Shortage::Slots).is_some() && upstream.is_evicted() && !client.is_evicted());
+        assert_eq!(
+            stalled().ending.iter().map(|ending| ending.owner).collect::<Vec<_>>(),
+            [owner],
+            "it is about to end"
+        );
     }
 
     /// Eviction comes from another thread. What the connection's own thread has done since the connection was found
@@ -430,13 +470,18 @@ mod tests {
         waits();
         let found = idler(&deadlines).expect("it waits");
         deadline.clear();
-        assert!(!found.evict(Shortage::Slots) && !deadline.has_passed(), "a request began");
+        assert!(found.evict(Shortage::Slots).is_none() && !deadline.has_passed(), "a request began");
         deadlines.sweep(40);
         waits();
-        assert!(!found.evict(Shortage::Slots) && !deadline.has_passed(), "and ended: it has not waited for long");
+        assert!(
+            found.evict(Shortage::Slots).is_none() && !deadline.has_passed(),
+            "and ended: it has not waited for long"
+        );
         let found = idler(&deadlines).expect("it waits");
-        assert!(found.evict(Shortage::Slots));
+        let ending = found.evict(Shortage::Slots).expect("it is idle");
+        assert!(ending.is_there());
         deadline.clear();
+        assert!(!ending.is_there(), "it goes on");
         assert!(!deadline.has_passed(), "a request began before the connection saw that it should end");
     }
 }

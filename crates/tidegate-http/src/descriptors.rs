@@ -40,11 +40,12 @@ impl Descriptors {
     }
 }
 
-/// Counts a request that waits.
-pub(crate) struct Waiting<'a>(&'a AtomicUsize);
+/// One of those that wait, counted as long as this exists.
+pub struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(waiting: &'a AtomicUsize) -> Self {
+    /// Counts one more.
+    pub fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Ordering::SeqCst);
         Self(waiting)
     }

@@ -1,10 +1,10 @@
 //! Which connection is closed when another is needed more: one that waits for its client, and has waited longest.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::deadlines::{Deadlines, Found, Idler, Owner, Shortage, TICK};
+use crate::deadlines::{Deadlines, Ending, Found, Idler, Owner, Shortage, TICK, Waiting};
 
 /// How many of the connections that could be closed are remembered for the next search (or an eighth, if that is more)
 /// …
@@ -43,6 +43,8 @@ pub struct Evictor {
 struct Searches {
     /// Among all connections.
     of_all: Candidates,
+    /// Those of all that were about to end then, or were closed since.
+    ending: Vec<Ending>,
     /// By owner. One search is for all owners, so that many of them cost no more than one.
     of_owners: HashMap<Owner, Candidates>,
     owners_searched_at: Option<Instant>,
@@ -60,15 +62,36 @@ struct Candidates {
 
 impl Candidates {
     /// Closes the next one.
-    fn evict(&mut self, shortage: Shortage) -> Eviction {
+    fn evict(&mut self, shortage: Shortage) -> Result<(Ending, Waiting), Eviction> {
         while let Some(idler) = self.idlers.pop() {
-            if idler.evict(shortage) {
+            if let Some(ending) = idler.evict(shortage) {
                 // Its end takes a moment.
                 self.will_end = true;
-                return Eviction::Started;
+                return Ok((ending, idler.waiting));
             }
         }
-        if self.will_end { Eviction::NotYet } else { Eviction::AllBusy }
+        Err(if self.will_end { Eviction::NotYet } else { Eviction::AllBusy })
+    }
+}
+
+impl Searches {
+    fn evict_any(&mut self, shortage: Shortage, wanted: usize) -> Eviction {
+        self.ending.retain(Ending::is_there);
+        if self.ending.len() >= wanted {
+            return Eviction::NotYet;
+        }
+        match self.of_all.evict(shortage) {
+            Ok((ending, waiting)) => {
+                self.ending.push(ending);
+                if matches!(waiting, Waiting::Body | Waiting::Client) && wanted < usize::MAX {
+                    // The connection lingers for a little longer than this wait: only another search finds it then.
+                    self.of_all.idlers.clear();
+                }
+                Eviction::Started
+            }
+            Err(Eviction::AllBusy) if !self.ending.is_empty() => Eviction::NotYet,
+            Err(not_started) => not_started,
+        }
     }
 }
 
@@ -83,50 +106,54 @@ impl Evictor {
         Self { deadlines: deadlines.into(), find, rank, searches: Mutex::default() }
     }
 
-    /// Closes the connection that is needed least, of this owner or of any.
+    /// Closes the connection that is needed least, unless as many as `wanted` are about to end.
     ///
     /// Candidates are searched at most once a tick, by a walk along all connections such as each tick makes anyway, and
     /// then used one after the other. One that has become busy since is skipped. So an eviction costs little however
     /// many connections there are.
-    pub fn evict(&self, shortage: Shortage, owner: Option<Owner>) -> Eviction {
-        self.evict_at(Instant::now(), shortage, owner)
+    pub fn evict_any(&self, shortage: Shortage, wanted: usize) -> Eviction {
+        self.evict_any_at(Instant::now(), shortage, wanted)
     }
 
     /// The same at this time.
-    pub fn evict_at(&self, now: Instant, shortage: Shortage, owner: Option<Owner>) -> Eviction {
-        let searches = &mut *self.searches.lock().unwrap_or_else(PoisonError::into_inner);
-        match owner {
-            None => self.evict_any(&mut searches.of_all, now, shortage),
-            Some(owner) => self.evict_one_of(searches, owner, now, shortage),
-        }
-    }
-
-    fn evict_any(&self, candidates: &mut Candidates, now: Instant, shortage: Shortage) -> Eviction {
-        let is_remembered = is_younger(candidates.searched_at, now, REMEMBERED_FOR);
-        if is_remembered && candidates.evict(shortage) == Eviction::Started {
-            return Eviction::Started;
-        }
-        if is_younger(candidates.searched_at, now, TICK) {
-            return Eviction::NotYet;
-        }
-        let Found { idlers, ending } = self.search();
-        *candidates = self.candidates(idlers, now);
-        candidates.will_end |= !ending.is_empty();
-        candidates.evict(shortage)
-    }
-
-    fn evict_one_of(&self, searches: &mut Searches, owner: Owner, now: Instant, shortage: Shortage) -> Eviction {
-        let evict = |owners: &mut HashMap<Owner, Candidates>| {
-            owners.get_mut(&owner).map_or(Eviction::AllBusy, |candidates| candidates.evict(shortage))
-        };
-        let searched_at = searches.owners_searched_at;
-        let is_remembered = is_younger(searched_at, now, REMEMBERED_FOR);
-        if is_remembered && evict(&mut searches.of_owners) == Eviction::Started {
+    pub fn evict_any_at(&self, now: Instant, shortage: Shortage, wanted: usize) -> Eviction {
+        let searches = &mut *self.searches();
+        let searched_at = searches.of_all.searched_at;
+        if is_younger(searched_at, now, REMEMBERED_FOR) && searches.evict_any(shortage, wanted) == Eviction::Started {
             return Eviction::Started;
         }
         if is_younger(searched_at, now, TICK) {
-            // Some of this owner's may have begun to wait since.
             return Eviction::NotYet;
+        }
+        let Found { idlers, ending } = self.search();
+        searches.of_all = self.candidates(idlers, now);
+        searches.ending = ending;
+        searches.evict_any(shortage, wanted)
+    }
+
+    /// Closes the connection of this owner that is needed least, for someone who has waited since then. All are busy
+    /// only if a search has found so since.
+    pub fn evict_of(&self, owner: Owner, waited_since: Instant, shortage: Shortage) -> Eviction {
+        self.evict_of_at(Instant::now(), owner, waited_since, shortage)
+    }
+
+    /// The same at this time.
+    pub fn evict_of_at(&self, now: Instant, owner: Owner, waited_since: Instant, shortage: Shortage) -> Eviction {
+        let searches = &mut *self.searches();
+        let evict = |owners: &mut HashMap<Owner, Candidates>| {
+            let evicted = owners.get_mut(&owner).map_or(Err(Eviction::AllBusy), |found| found.evict(shortage));
+            evicted.err().unwrap_or(Eviction::Started)
+        };
+        let searched_at = searches.owners_searched_at;
+        if is_younger(searched_at, now, REMEMBERED_FOR) {
+            let is_young = is_younger(searched_at, now, TICK);
+            match evict(&mut searches.of_owners) {
+                Eviction::Started => return Eviction::Started,
+                // Some of this owner's may have begun to wait between that search and now.
+                Eviction::AllBusy if is_young && searched_at < Some(waited_since) => return Eviction::NotYet,
+                found if is_young => return found,
+                Eviction::NotYet | Eviction::AllBusy => {}
+            }
         }
         let Found { idlers, ending } = self.search();
         let mut by_owner: HashMap<Owner, Vec<Idler>> = HashMap::new();
@@ -135,11 +162,15 @@ impl Evictor {
         }
         let owners = by_owner.into_iter();
         searches.of_owners = owners.map(|(owner, idlers)| (owner, self.candidates(idlers, now))).collect();
-        for owner in ending {
-            searches.of_owners.entry(owner).or_default().will_end = true;
+        for ending in ending {
+            searches.of_owners.entry(ending.owner).or_default().will_end = true;
         }
         searches.owners_searched_at = Some(now);
         evict(&mut searches.of_owners)
+    }
+
+    fn searches(&self) -> MutexGuard<'_, Searches> {
+        self.searches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All connections that wait.
@@ -168,7 +199,7 @@ impl Evictor {
     /// Forgets the last searches, so that the next one sees what is there now.
     #[cfg(test)]
     fn forget(&self) {
-        *self.searches.lock().unwrap_or_else(PoisonError::into_inner) = Searches::default();
+        *self.searches() = Searches::default();
     }
 }
 
@@ -206,7 +237,10 @@ mod tests {
 
         fn evict(&self, owner: Option<Owner>) -> Eviction {
             self.evictor.forget();
-            self.evictor.evict(Shortage::Slots, owner)
+            match owner {
+                None => self.evictor.evict_any(Shortage::Slots, usize::MAX),
+                Some(owner) => self.evictor.evict_of(owner, Instant::now(), Shortage::Slots),
+            }
         }
     }
 
@@ -247,13 +281,29 @@ mod tests {
         let held = [one, other, one, other].map(|owner| connections.opens(0, Waiting::Client, owner));
         connections.passes(1_000);
         let now = Instant::now();
-        let evict = |after, owner| connections.evictor.evict_at(now + after, Shortage::Slots, Some(owner));
+        let evict = |after, owner| connections.evictor.evict_of_at(now + after, owner, now, Shortage::Slots);
         for owner in [one, other, one, other] {
             assert_eq!(evict(Duration::ZERO, owner), Eviction::Started);
         }
         assert!(held.iter().all(|held| held.is_evicted()));
-        assert_eq!(evict(Duration::ZERO, Owner::unique()), Eviction::NotYet, "the search is young");
         assert_eq!(evict(TICK, one), Eviction::NotYet, "its connections are about to end");
         assert_eq!(evict(2 * TICK, Owner::unique()), Eviction::AllBusy, "it has none");
+    }
+
+    /// While searches were young, everybody waited, also those for whom they had found nothing: only one request a tick
+    /// was rejected at once.
+    #[test]
+    fn a_search_that_found_nothing_is_good_for_all_who_waited_by_then() {
+        let connections = Connections::new();
+        let (start, half) = (Instant::now(), TICK / 2);
+        let evict = |after, since| {
+            connections.evictor.evict_of_at(start + after, Owner::unique(), start + since, Shortage::Slots)
+        };
+        for _ in 0..3 {
+            assert_eq!(evict(Duration::ZERO, Duration::ZERO), Eviction::AllBusy);
+        }
+        assert_eq!(evict(half, half), Eviction::NotYet, "it came after the search");
+        assert_eq!(evict(TICK, half), Eviction::AllBusy);
+        assert_eq!(evict(TICK + half, half), Eviction::AllBusy);
     }
 }

@@ -27,6 +27,48 @@ impl PaceTerms {
     }
 }
 
+/// A client that moves so many bytes per second does not keep others waiting.
+const BRISK: u64 = 4_096;
+
+/// How long a client that is waited for has moved nothing, or as good as nothing: each byte pays for a part of the
+/// wait, so that one byte now and then does not look like progress, and a steady transfer does not look like a stall.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stall {
+    owed_millis: u64,
+    /// Up to when the wait under way is counted.
+    counted_to: Option<u64>,
+}
+
+impl Stall {
+    /// The client is waited for, now or still, and has moved so many bytes since the last call. Returns since when it
+    /// counts as stalled.
+    pub fn wait(&mut self, now_millis: u64, moved: u64) -> u64 {
+        self.count(now_millis, moved);
+        self.counted_to = Some(now_millis);
+        now_millis.saturating_sub(self.owed_millis)
+    }
+
+    /// The client is not waited for any more.
+    pub fn pause(&mut self, now_millis: u64, moved: u64) {
+        self.count(now_millis, moved);
+        self.counted_to = None;
+    }
+
+    /// For a wait that began then: when it counts from, after so many bytes.
+    pub fn paid(since_millis: u64, moved: usize) -> u64 {
+        since_millis.saturating_add(Self::paid_by(moved as u64))
+    }
+
+    fn paid_by(moved: u64) -> u64 {
+        moved.saturating_mul(1_000) / BRISK
+    }
+
+    fn count(&mut self, now_millis: u64, moved: u64) {
+        let waited = self.counted_to.map_or(0, |from| now_millis.saturating_sub(from));
+        self.owed_millis = (self.owed_millis + waited).saturating_sub(Self::paid_by(moved));
+    }
+}
+
 /// Judges one client's pace. Only time in which the client is waited for counts, so that a slow upstream is never held
 /// against it; bytes count at any time.
 #[derive(Clone, Copy, Debug)]
@@ -60,11 +102,6 @@ impl Pace {
     pub fn pause(&mut self, now_millis: u64) {
         self.waited_millis = self.waited(now_millis);
         self.since_millis = None;
-    }
-
-    /// When the window would have begun if the client had been waited for all the time.
-    pub fn began_millis(&self, now_millis: u64) -> u64 {
-        now_millis.saturating_sub(self.waited(now_millis))
     }
 
     /// How much longer the client can be waited for before its pace is judged. None if there is no bound.
@@ -136,9 +173,25 @@ mod tests {
         assert!(!pace.is_too_slow(100_000, 1));
         pace.wait(200_000);
         assert_eq!(pace.until_judged(200_000), Some(Duration::from_secs(1)));
-        assert_eq!(pace.began_millis(200_500), 191_000);
         assert!(pace.is_too_slow(201_000, 1));
-        assert_eq!(pace.began_millis(201_000), 201_000, "a new window");
+        assert_eq!(pace.until_judged(201_000), Some(Duration::from_secs(10)), "a new window");
+    }
+
+    /// The wait counted from the beginning of the window in which the pace is judged, whatever had moved since: a
+    /// steady upload looked like the longest stall.
+    #[test]
+    fn bytes_pay_for_the_wait() {
+        for (bytes_a_tenth, stalled_millis) in [(0, 10_000), (41, 9_000), (204, 5_100), (410, 0), (40_000, 0)] {
+            let mut stall = Stall::default();
+            let since = (0..=100).map(|tenth| stall.wait(tenth * 100, bytes_a_tenth)).last().expect("some");
+            assert!((10_000 - since).abs_diff(stalled_millis) <= 110, "{bytes_a_tenth}: {since}");
+        }
+        let mut stall = Stall::default();
+        stall.wait(0, 0);
+        assert_eq!(stall.wait(1_000, 1_000_000), 1_000, "nothing is paid in advance");
+        assert_eq!(stall.wait(3_000, 0), 1_000);
+        stall.pause(4_000, 0);
+        assert_eq!(stall.wait(100_000, 0), 97_000, "time in which nobody waits does not count");
     }
 
     /// A client on a slow link was cut off though it kept the pace: the kernel reports what it has sent in large steps.

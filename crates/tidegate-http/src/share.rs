@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::deadlines::Owner;
 
 /// So many are never more than a share.
-const FEW: u64 = 4;
+pub const FEW: usize = 4;
 
 /// The most of the whole that one address may hold when it is alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +32,9 @@ impl MostHeld {
     /// Whether an address that holds so many may take one more, while so many are free. An address that holds few may
     /// always have another, or wait for it: a small whole has no shares worth speaking of.
     pub fn permits(self, held: usize, free: usize) -> bool {
+        let is_few = held < FEW;
         let (held, free) = (held as u64, free as u64);
-        self == Self::ALL
-            || held < FEW
-            || held.saturating_mul(1_000 - self.permille) < free.saturating_mul(self.permille)
+        self == Self::ALL || is_few || held.saturating_mul(1_000 - self.permille) < free.saturating_mul(self.permille)
     }
 }
 
@@ -86,11 +85,10 @@ pub struct BusyConnections {
 }
 
 impl BusyConnections {
-    pub(crate) fn add(&self) {
+    /// Counts one more. Returns how many its address had before; 0 if that has no share.
+    pub(crate) fn add(&self) -> usize {
         self.all.fetch_add(1, Ordering::Relaxed);
-        if let Some(address) = &self.address {
-            address.busy.fetch_add(1, Ordering::Relaxed);
-        }
+        self.address.as_ref().map_or(0, |address| address.busy.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn remove(&self) {

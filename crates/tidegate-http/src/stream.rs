@@ -16,7 +16,9 @@ use tokio_rustls::TlsStream;
 
 /// How long a connection that has been closed is still read, so that the client can read our last response (RFC 9112
 /// §9.6), …
-const LINGER: Duration = Duration::from_secs(1);
+pub const LINGER: Duration = Duration::from_secs(1);
+/// The same if another connection needs its slot.
+pub const SHORT_LINGER: Duration = Duration::from_millis(100);
 /// … and how much of it.
 const MOST_LINGERED: usize = 256 * 1024;
 
@@ -53,7 +55,7 @@ impl Stream {
 
 /// Closes our side, and reads on for a moment: closing while bytes arrive would discard our last response before the
 /// client has read it.
-pub async fn linger(mut stream: Stream) {
+pub async fn linger(mut stream: Stream, patience: Duration) {
     let lingering = async {
         stream.shutdown().await?;
         let (mut scrap, mut read) = (vec![0; 4_096], 0);
@@ -66,7 +68,7 @@ pub async fn linger(mut stream: Stream) {
         io::Result::Ok(())
     };
     // The connection ends here, whatever the result.
-    let _ended = timeout(LINGER, lingering).await;
+    let _ended = timeout(patience, lingering).await;
 }
 
 /// Closes our side and keeps the connection for a moment without reading: a client that sends without end must not cost

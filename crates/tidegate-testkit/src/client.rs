@@ -42,8 +42,9 @@ pub struct Client {
 
 /// Connects from this address of the loopback: to a gateway, another one is another client.
 pub fn connect_from(ip: [u8; 4], address: SocketAddr) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+    // A gateway that another test starts must not have it, too: it would take one of its few descriptors.
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
     bind(&socket, &SocketAddr::from((ip, 0))).expect("an address of the loopback");
     connect(&socket, &address).expect("it listens");
     socket.into()

@@ -136,8 +136,9 @@ section! {
         pub max_streams: u32 = 128, in 1..=10_000;
         /// How many responses on one HTTP/2 connection may wait for their client to take them before no more of its
         /// requests begin; while more than 64 HTTP/2 requests are in flight in all, requests without a response count
-        /// too, for a quarter of a second. One more with each response that the client has taken, up to `max_streams`.
-        /// Trusted proxies have no such bound.
+        /// too, for a quarter of a second. One more with each response that the client has taken whole, and with each
+        /// 64 KiB of one, up to `max_streams`; half of them after the client was cut off. Trusted proxies have no such
+        /// bound.
         pub max_untaken_streams: u32 = 8, in 1..=10_000;
         /// The most HTTP/2 requests at once on all connections together; requests beyond it get 503.
         pub max_total_streams: usize = 20_000, in 1..=10_000_000;
@@ -152,7 +153,8 @@ section! {
         /// because the kernel reports what it has sent in steps.
         pub min_rate_window: Span = Span::from_secs(10), in Span::from_secs(1)..=HOUR;
         /// The most memory for bodies that are read before they can be sent on, of all requests together, in bytes.
-        /// When it is used up, bodies are sent on as they come.
+        /// When it is used up, bodies are sent on as they come. As much again may be on its way over HTTP/2: so many
+        /// connections have a window of 1 MiB, the others one of 64 KiB.
         pub max_buffer_bytes: usize = 67_108_864, in 0..=1_099_511_627_776;
         /// The largest body of a request in bytes; a larger one is rejected with 413. Default: no bound; bodies are
         /// streamed.

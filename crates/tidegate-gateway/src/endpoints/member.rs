@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use tidegate_http::client::{Endpoint, EndpointBounds, Pools};
@@ -16,6 +17,8 @@ pub(crate) struct Member {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) state: Arc<EndpointState>,
     pub(crate) series: Series,
+    /// Why the last check failed. None if it passed, or if there was none.
+    failed_check: ArcSwapOption<String>,
 }
 
 /// Where the requests of an endpoint are counted in metrics. It is decided when the endpoint joins a pool and stays as
@@ -71,7 +74,8 @@ impl Member {
         let pools = Arc::new(Pools::new(workers));
         let endpoint = Endpoint { address, tls: entry.tls.clone(), bounds, pools };
         let (entry, endpoint, state) = (Arc::clone(entry), Arc::new(endpoint), Arc::new(state));
-        Self { entry, endpoint, state, series: Series::Others(Totals::default()) }
+        let failed_check = ArcSwapOption::empty();
+        Self { entry, endpoint, state, series: Series::Others(Totals::default()), failed_check }
     }
 
     /// The same endpoint under a configuration that may have changed: with its connections, if they are as good for it.
@@ -85,7 +89,20 @@ impl Member {
         };
         let endpoint = Endpoint { address: before.address, tls: entry.tls.clone(), bounds, pools };
         let (entry, endpoint, state) = (Arc::clone(entry), Arc::new(endpoint), Arc::clone(&self.state));
-        Self { entry, endpoint, state, series: self.series }
+        let failed_check = ArcSwapOption::new(self.failed_check.load_full());
+        Self { entry, endpoint, state, series: self.series, failed_check }
+    }
+
+    /// Notes why the last check failed, if it did.
+    pub(crate) fn set_failed_check(&self, why: Option<String>) {
+        if why.is_some() || self.failed_check.load().is_some() {
+            self.failed_check.store(why.map(Arc::new));
+        }
+    }
+
+    /// Why the last check failed.
+    pub(crate) fn failed_check(&self) -> Option<Arc<String>> {
+        self.failed_check.load_full()
     }
 
     /// Where it is counted when it joins a pool that it was not in: under its own name, if there is room for that.

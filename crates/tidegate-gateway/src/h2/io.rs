@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tidegate_http::activity::Activity;
 use tidegate_http::deadlines::Deadlines;
-use tidegate_http::stream::{Stream, hold, linger};
+use tidegate_http::stream::{LINGER, Stream, hold, linger};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -263,7 +263,7 @@ impl Closing {
         };
         if let Ok(Ok(())) = timeout(GOAWAY_TIMEOUT, sending).await {
             match self.fault {
-                Fault::Preface => linger(self.stream).await,
+                Fault::Preface => linger(self.stream, LINGER).await,
                 Fault::Flood(_) => hold(self.stream).await,
             }
         }

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::http1::{self, DRAIN_IDLE_TIMEOUT};
+use crate::buffers::{Window, WindowLease};
 use crate::client::Client;
 use crate::client_shares::{CountedConnection, NoStream};
 use crate::config::model::Connections;
@@ -200,12 +201,16 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
         let turns = turns.clone();
         let (parts, body) = request.into_parts();
         async move {
-            if let Err(no_stream) = begin_stream(&worker, &client, turns).await {
+            if let Err(no_stream) = begin_stream(&worker, &client, turns, arrival.busy_before()).await {
                 // Its client may leave this response untaken, too.
-                h2_streams::stream().inspect(|stream| stream.respond(&client.activity, None, true));
+                if let Some(stream) = h2_streams::stream() {
+                    stream.begin(&client.activity, None);
+                    stream.respond(&client.activity, None, true);
+                }
                 return Ok(reject_stream(&worker, &client, no_stream).into_h2());
             }
-            let response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body))).await;
+            let waits = h2_streams::stream().and_then(|stream| stream.waits());
+            let response = handle(worker, client, parts.into(), RequestBody::H2(H2Body::new(body, waits))).await;
             drop(arrival);
             // A trusted proxy forwards requests of many clients, which share the connection.
             if response.is_for_invalid_head && !is_trusted {
@@ -222,7 +227,11 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
     let (io, mut given_back) =
         ClientIo::new(stream, Arc::clone(activity), Arc::clone(&worker.deadlines), Arc::clone(&tally), terms);
     // Boxed: what it holds is dropped before a GOAWAY of ours is sent.
-    let mut connection = Box::pin(h2_builder(worker, client, connections).serve_connection(io, service));
+    let buffers = &worker.gateway.metrics.buffers;
+    let lease = (!is_trusted).then(|| WindowLease::new(buffers, connections.max_buffer_bytes));
+    let window = lease.as_ref().map_or(Window::OF_PROXY, WindowLease::window);
+    let builder = h2_builder(worker, client, connections, window);
+    let mut connection = Box::pin(builder.serve_connection(io, service));
     let mut end = H2End::default();
     let ended = poll_fn(|cx| {
         activity.deadline.watch(cx);
@@ -252,7 +261,15 @@ async fn serve_h2(worker: &Arc<Worker>, client: &Arc<Client>, stream: Stream, co
 }
 
 /// Counts a request, unless there are too many already, and waits for its turn.
-async fn begin_stream(worker: &Worker, client: &Client, turns: Option<Arc<StreamTurns>>) -> Result<(), NoStream> {
+async fn begin_stream(
+    worker: &Worker,
+    client: &Client,
+    turns: Option<Arc<StreamTurns>>,
+    busy_before: usize,
+) -> Result<(), NoStream> {
+    if !worker.permits_busy(busy_before) {
+        return Err(NoStream::Connections);
+    }
     let gateway = &worker.gateway;
     let shares = &gateway.metrics.shares;
     let (most_held, most_streams, patience) = {
@@ -270,7 +287,7 @@ async fn begin_stream(worker: &Worker, client: &Client, turns: Option<Arc<Stream
             Some(turns.begin(Instant::now() + patience, is_quiet).await.ok_or(NoStream::Untaken)?)
         }
     };
-    stream.begin(client.activity.stream_began(), turn);
+    stream.begin(&client.activity, turn);
     Ok(())
 }
 
@@ -280,13 +297,14 @@ fn reject_stream(worker: &Worker, client: &Client, no_stream: NoStream) -> Respo
     worker.gateway.note_cut(no_stream.cut(), client.peer);
     worker.metrics().responded(StatusCode::SERVICE_UNAVAILABLE);
     let id = RequestId::own(&worker.ids);
-    let mut response = rejection::rejected(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail, id.as_str());
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = rejection::rejected(status, no_stream.reason(), detail, id.as_str());
     response.lines.add("retry-after", "1");
     response.lines.add("x-request-id", id.as_bytes());
     response
 }
 
-fn h2_builder(worker: &Worker, client: &Client, connections: &Connections) -> http2::Builder<Streams> {
+fn h2_builder(worker: &Worker, client: &Client, connections: &Connections, window: Window) -> http2::Builder<Streams> {
     let (gateway, peer) = (Arc::clone(&worker.gateway), client.peer);
     let on_cut = Arc::new(move |cut| gateway.note_cut(cut, peer));
     let mut builder = http2::Builder::new(Streams { deadlines: Arc::clone(&worker.deadlines), on_cut });
@@ -295,8 +313,8 @@ fn h2_builder(worker: &Worker, client: &Client, connections: &Connections) -> ht
         .keep_alive_interval(Duration::from_secs(30))
         .max_concurrent_streams(connections.max_streams)
         .max_header_list_size(u32::try_from(connections.max_head_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(256 * 1024)
-        .initial_connection_window_size(4 * 1024 * 1024)
+        .initial_stream_window_size(window.of_stream)
+        .initial_connection_window_size(window.of_connection)
         .max_send_buf_size(64 * 1024);
     builder
 }

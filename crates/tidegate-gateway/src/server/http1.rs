@@ -15,7 +15,7 @@ use tidegate_http::server::{
     BadHead, BodyRest, GATHERED, Head, IncomingBody, Requested, ResponseBody, ResponseHead, SharedIo, take_head,
     write_head,
 };
-use tidegate_http::stream::{Stream, linger};
+use tidegate_http::stream::{LINGER, SHORT_LINGER, Stream, linger};
 use tidegate_http::tunnel;
 use tokio::time::timeout;
 
@@ -52,8 +52,8 @@ pub(super) async fn serve(worker: &Arc<Worker>, client: &Arc<Client>, stream: St
         };
         match connection.exchange(head).await {
             After::Next => {}
-            After::Close => {
-                connection.close().await;
+            After::Close(patience) => {
+                connection.close(patience).await;
                 return true;
             }
             After::Gone => return true,
@@ -86,8 +86,8 @@ struct Connection<'a> {
 /// What the connection does after a request.
 enum After {
     Next,
-    /// Our last response has been written.
-    Close,
+    /// Our last response has been written. The client has so long to read it.
+    Close(Duration),
     /// The client has gone, or the bytes can't be trusted any more.
     Gone,
     Upgrade(Box<Upgrade>),
@@ -204,6 +204,7 @@ impl Connection<'_> {
             is_unsent && io.read.is_empty() || matches!(io.rest, BodyRest::Broken(_))
         };
         let has_timed_out = response.status == StatusCode::REQUEST_TIMEOUT;
+        let patience = if response.is_for_evicted { SHORT_LINGER } else { LINGER };
         requested.keep_alive &= !is_ambiguous && !has_timed_out && !self.worker.gateway.is_draining();
         let date = self.worker.date();
         let head = ResponseHead {
@@ -228,15 +229,15 @@ impl Connection<'_> {
         }
         drop(response);
         if !keep_alive {
-            return After::Close;
+            return After::Close(patience);
         }
         match self.io.lock().rest {
             BodyRest::Ended => return After::Next,
-            BodyRest::Broken(_) => return After::Close,
+            BodyRest::Broken(_) => return After::Close(patience),
             BodyRest::Length(_) | BodyRest::Chunked(_) => {}
         }
         if !self.read_rest().await {
-            return After::Close;
+            return After::Close(patience);
         }
         self.client.activity.awaits_request();
         After::Next
@@ -321,16 +322,16 @@ impl Connection<'_> {
             log.write(&Record::unreadable(self.client.peer, id.as_str()), fault.status, 0, is_whole, Duration::ZERO);
         }
         if is_whole {
-            self.close().await;
+            self.close(LINGER).await;
         }
     }
 
     /// Closes our side when our last response has been written.
-    async fn close(self) {
-        // It ends by itself in a moment, so it is not counted as idle.
-        self.client.activity.deadline.clear();
+    async fn close(self, patience: Duration) {
+        // It ends by itself in a moment: no other one has to be closed in its place.
+        self.client.activity.deadline.set_for(Waiting::Ending, 2 * LINGER);
         if let Some((stream, _unread)) = self.io.into_parts() {
-            linger(stream).await;
+            linger(stream, patience).await;
         }
     }
 }

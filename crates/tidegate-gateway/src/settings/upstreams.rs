@@ -215,6 +215,9 @@ fn check_health_check(path: &str, check: &model::HealthCheck, problems: &Problem
         }
     }
     let written = check.statuses.as_ref();
+    if written.is_some_and(Vec::is_empty) {
+        problems.add(format!("{path}.statuses"), "must have at least one status; leave it out for 200 to 299");
+    }
     HealthCheckSettings {
         request: check.path.as_deref().map(|path| (method, path.into())),
         statuses: written.map(|written| statuses(&format!("{path}.statuses"), written, problems)),

@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use crate::client_wait::WaitTerms;
+use crate::deadlines::Waiting;
 use crate::headers::Headers;
 
 /// What a client may send and hold, and where its interim responses go.
@@ -11,8 +12,17 @@ pub struct ClientTerms<'a> {
     pub wait: WaitTerms,
     /// The requests on its connection, which share its pace.
     pub sharing: u32,
+    /// Whether the request is one of many on the client's connection: to end it frees no connection.
+    pub is_stream: bool,
     /// The most bytes of its body.
     pub max_body: u64,
     /// Passes an interim response (1xx) to the client.
     pub on_interim: &'a (dyn Fn(StatusCode, &Headers) + Sync),
+}
+
+impl ClientTerms<'_> {
+    /// What a deadline waits for while the client is waited for.
+    pub(super) fn waiting(&self) -> Waiting {
+        if self.is_stream { Waiting::StreamClient } else { Waiting::Client }
+    }
 }

@@ -3,12 +3,12 @@
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
+use super::slots::Slot;
 use crate::deadlines::Deadline;
 use crate::descriptors::Descriptor;
 use crate::stream::Stream;
@@ -26,8 +26,10 @@ pub struct Connection {
     read_size: usize,
     /// Whether it has carried a request before.
     pub(super) reused: bool,
-    /// When it became idle, in the worker's milliseconds.
+    /// When it became idle, in the milliseconds of its worker.
     pub(super) idle_since: u64,
+    /// The worker that opened it, whose runtime it belongs to. While connections are scarce, others use it, too.
+    pub(super) worker: usize,
     pub(super) deadline: Arc<Deadline>,
     /// Given back when the connection is dropped.
     slot: Slot,
@@ -35,33 +37,22 @@ pub struct Connection {
     descriptor: Descriptor,
 }
 
-/// One of the connections that an endpoint may have.
-pub(super) struct Slot(Arc<AtomicUsize>);
-
-impl Slot {
-    /// None if all are taken.
-    pub(super) fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let room = |open| (open < most).then_some(open + 1);
-        open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
-        Some(Self(Arc::clone(open)))
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Connection {
     /// A new connection over an open stream.
-    pub(super) fn new(stream: Stream, deadline: Arc<Deadline>, slot: Slot, descriptor: Descriptor) -> Box<Self> {
+    pub(super) fn new(
+        stream: Stream,
+        worker: usize,
+        deadline: Arc<Deadline>,
+        slot: Slot,
+        descriptor: Descriptor,
+    ) -> Box<Self> {
         Box::new(Self {
             stream,
             read: BytesMut::new(),
             read_size: FIRST_READ,
             reused: false,
             idle_since: 0,
+            worker,
             deadline,
             slot,
             descriptor,
@@ -81,10 +72,10 @@ impl Connection {
     }
 
     /// Prepares it to be kept.
-    pub(super) fn rest(&mut self, now: u64) {
+    pub(super) fn rest(&mut self) {
         self.deadline.clear();
         self.reused = true;
-        self.idle_since = now;
+        self.idle_since = self.deadline.now_millis();
         self.read_size = FIRST_READ;
         if self.read.capacity() > FIRST_READ {
             self.read = BytesMut::new();

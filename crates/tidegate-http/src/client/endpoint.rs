@@ -1,12 +1,13 @@
 //! An endpoint: one address of a service, and the connections to it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::connect::ClientTls;
 use super::connection::Connection;
+use super::slots::{Slot, Slots};
 use crate::deadlines::Owner;
 
 /// The bounds of connections to an endpoint.
@@ -44,10 +45,7 @@ pub struct Endpoint {
 pub struct Pools {
     /// Whom the deadlines of its connections belong to.
     pub owner: Owner,
-    /// Connections that are open, idle ones included.
-    pub(super) open: Arc<AtomicUsize>,
-    /// Requests that wait until one of these is idle or closed. What becomes free is theirs, not that of newcomers.
-    pub(super) waiting: AtomicUsize,
+    pub(super) slots: Arc<Slots>,
     /// Idle connections, by the worker's index.
     idle: Box<[Pool]>,
     /// No configuration names the address any more: no connection is kept.
@@ -70,18 +68,12 @@ impl Pools {
     /// Empty pools, one for each worker.
     pub fn new(workers: usize) -> Self {
         let idle = (0..workers).map(|_| Pool::default()).collect();
-        Self {
-            owner: Owner::unique(),
-            open: Arc::default(),
-            waiting: AtomicUsize::new(0),
-            idle,
-            closed: AtomicBool::new(false),
-        }
+        Self { owner: Owner::unique(), slots: Arc::default(), idle, closed: AtomicBool::new(false) }
     }
 
     /// How many connections are open, idle ones included.
     pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.slots.open()
     }
 
     /// Closes idle connections now, and those in use when their requests have ended.
@@ -89,6 +81,14 @@ impl Pools {
         self.closed.store(true, Ordering::SeqCst);
         self.idle.iter().for_each(|pool| pool.idle().clear());
     }
+}
+
+/// What a request gets that needs a connection.
+pub(super) enum Room {
+    /// A slot for a new one.
+    Slot(Slot),
+    /// One that was idle.
+    Kept(Box<Connection>),
 }
 
 impl Endpoint {
@@ -109,13 +109,13 @@ impl Endpoint {
         Arc::new(Self { address, tls: None, bounds, pools })
     }
 
-    /// Takes an idle connection that is still open. One for each request that waits is left to those.
+    /// Takes an idle connection of this worker that is still open. One for each request that waits is left to those.
+    #[inline]
     pub(super) fn idle_connection(&self, worker: usize) -> Option<Box<Connection>> {
-        self.idle_beyond(worker, self.pools.waiting.load(Ordering::Relaxed))
+        self.idle_beyond(worker, self.pools.slots.waiting())
     }
 
-    /// The same, if there are more than `reserved`.
-    pub(super) fn idle_beyond(&self, worker: usize, reserved: usize) -> Option<Box<Connection>> {
+    fn idle_beyond(&self, worker: usize, reserved: usize) -> Option<Box<Connection>> {
         loop {
             let mut idle = self.pools.idle[worker].idle();
             let mut connection = if idle.len() > reserved { idle.pop() } else { None }?;
@@ -126,13 +126,32 @@ impl Endpoint {
         }
     }
 
+    /// Takes an idle connection, or a slot for a new one, if more than `reserved` of both are free. Connections of
+    /// other workers come last: each event on them has to cross from one thread to another.
+    pub(super) fn room(&self, worker: usize, reserved: usize) -> Option<Room> {
+        let (pools, most) = (&self.pools, self.bounds.max_connections);
+        if reserved > 0 {
+            let idle: usize = pools.idle.iter().map(|pool| pool.idle().len()).sum();
+            if most.saturating_sub(pools.open()) + idle <= reserved {
+                return None;
+            }
+        }
+        let own = || self.idle_beyond(worker, 0).map(Room::Kept);
+        let new = || Slot::take(&pools.slots, most).map(Room::Slot);
+        let others = || (0..pools.idle.len()).find_map(|other| self.idle_beyond(other, 0)).map(Room::Kept);
+        // A connection that was closed in the meantime leaves its slot.
+        own().or_else(new).or_else(others).or_else(new)
+    }
+
     /// Keeps a connection for the next request, if there is room.
-    pub(super) fn keep(&self, worker: usize, mut connection: Box<Connection>, now: u64) {
-        connection.rest(now);
-        let mut idle = self.pools.idle[worker].idle();
+    pub(super) fn keep(&self, mut connection: Box<Connection>) {
+        connection.rest();
+        let mut idle = self.pools.idle[connection.worker].idle();
         let is_closed = self.pools.closed.load(Ordering::SeqCst) || connection.is_descriptor_wanted();
         if idle.len() < self.bounds.max_idle && !is_closed {
             idle.push(connection);
+            drop(idle);
+            self.pools.slots.one_is_free();
         }
     }
 

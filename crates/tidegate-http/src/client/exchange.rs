@@ -14,12 +14,11 @@ use tokio::io::AsyncWrite;
 use super::client_terms::ClientTerms;
 use super::connection::Connection;
 use super::endpoint::Endpoint;
-use super::opening::Local;
 use super::request_head::{BodyLength, Traits};
 use super::response_head::{ResponseHead, take_response};
 use super::trouble::{Failed, Trouble};
 use crate::client_wait::ClientWait;
-use crate::deadlines::{self, Deadlines};
+use crate::deadlines;
 use crate::framing::{write_end, write_size};
 use crate::headers::Headers;
 use crate::request::BrokenBody;
@@ -102,8 +101,6 @@ struct UploadWait {
 pub(super) struct Exchange<B> {
     pub(super) connection: Box<Connection>,
     endpoint: Arc<Endpoint>,
-    worker: usize,
-    deadlines: Arc<Deadlines>,
     bodiless: bool,
     /// To be written first.
     out: BytesMut,
@@ -128,13 +125,14 @@ pub(super) struct Exchange<B> {
     /// The client takes nothing of the response.
     pub(super) is_blocked: bool,
     waiting: Waiting,
+    /// How its deadline says that it waits for the client.
+    client_waiting: deadlines::Waiting,
 }
 
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
     /// An exchange over this connection. `out` is the request's head.
     pub(super) fn new(
         endpoint: &Arc<Endpoint>,
-        local: &Local<'_>,
         terms: &ClientTerms<'_>,
         traits: &Traits,
         out: BytesMut,
@@ -151,8 +149,6 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         Self {
             connection,
             endpoint: Arc::clone(endpoint),
-            worker: local.worker,
-            deadlines: Arc::clone(local.deadlines),
             bodiless: traits.is_head,
             out,
             data: Bytes::new(),
@@ -169,6 +165,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
             moved: true,
             is_blocked: false,
             waiting: Waiting::Nothing,
+            client_waiting: terms.waiting(),
         }
     }
 
@@ -398,7 +395,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
                 Waiting::Taking | Waiting::Response | Waiting::Nothing | Waiting::Client => settings.body_timeout,
             });
             if let Some(upload) = &mut self.upload_wait {
-                upload.wait.pause(self.deadlines.now_millis());
+                upload.wait.pause(deadline.now_millis());
             }
         }
         self.waiting = waiting;
@@ -416,7 +413,9 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         deadline.watch(cx);
         (self.waiting, self.moved) = (Waiting::Client, false);
         let upload = self.upload_wait.as_mut()?;
-        upload.wait.wait(deadline, deadlines::Waiting::Client, upload.sharing).map(Into::into)
+        // Others set or clear the deadline, too: when the head of the response comes, or the client takes nothing of
+        // it.
+        upload.wait.wait_anew(deadline, self.client_waiting, upload.sharing).map(Into::into)
     }
 
     /// So many bytes of the response have been read. They count for a client that takes them while it sends its body.
@@ -438,7 +437,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
         }
         if !std::mem::replace(&mut self.is_blocked, true) {
             // The client's own connection has the deadline; this one only shows since when it is waited for.
-            deadline.set_for(deadlines::Waiting::Client, NEVER);
+            deadline.set_for(self.client_waiting, NEVER);
             // When it goes on, a deadline is set anew.
             self.waiting = Waiting::Nothing;
         }
@@ -465,13 +464,14 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Exchange<B> {
 
     /// Ends without a response.
     pub(super) fn fail(self, trouble: Trouble) -> Failed<B> {
-        Failed { was_sent: self.was_sent(), trouble, body: self.body }
+        let was_sent = self.was_sent();
+        Failed { was_sent, is_repeatable: !was_sent, trouble, body: self.body }
     }
 
     /// Keeps the connection for another request, if it can carry one.
     pub(super) fn end(self, keep_alive: bool) {
         if keep_alive && self.is_sent() && self.connection.read.is_empty() {
-            self.endpoint.keep(self.worker, self.connection, self.deadlines.now_millis());
+            self.endpoint.keep(self.connection);
         }
     }
 }

@@ -33,14 +33,15 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
             // Boxed, like everything that happens rarely: otherwise the future of each request would have room for it.
             None => match Box::pin(open(endpoint, local)).await {
                 Ok(connection) => connection,
-                Err(trouble) => return Err(Failed { trouble, was_sent, body }),
+                // What was sent, if anything, went over a kept connection and may be sent again.
+                Err(trouble) => return Err(Failed { trouble, was_sent, is_repeatable: true, body }),
             },
         };
         sending();
         // The upstream may close a kept connection at this very moment. An idempotent request can be sent again.
         let again = connection.reused && body.is_none() && traits.is_idempotent;
         let copy = if again { Some(head.clone()) } else { None };
-        let mut exchange = Exchange::new(endpoint, local, terms, &traits, head, connection, body.take());
+        let mut exchange = Exchange::new(endpoint, terms, &traits, head, connection, body.take());
         match poll_fn(|cx| exchange.poll_head(cx, terms.on_interim)).await {
             Err(Trouble::Closed | Trouble::Broken(_)) if again && !exchange.has_read => {
                 was_sent |= exchange.was_sent();
@@ -128,13 +129,14 @@ mod tests {
             deadlines: &Deadlines::new(),
             descriptors: &Descriptors::new(8),
             close_idle: &|| false,
-            evict: &|_| Eviction::AllBusy,
+            evict: &|_, _| Eviction::AllBusy,
             free_a_file: &|| {},
         };
         let patience = Duration::from_secs(20);
         let terms = ClientTerms {
             wait: WaitTerms { timeout: patience, pace: PaceTerms { bytes_per_second: 0, window: patience, step: 0 } },
             sharing: 1,
+            is_stream: false,
             max_body: 1_000,
             on_interim: &|_, _| {},
         };
@@ -143,6 +145,7 @@ mod tests {
 
     fn failure(sent: Result<Response<Pieces>, Failed<Pieces>>) -> (&'static str, bool, Option<usize>) {
         let failed = sent.err().expect("no response");
+        assert!(failed.is_repeatable || failed.was_sent);
         (failed.trouble.word(), failed.was_sent, failed.body.map(|body| body.read))
     }
 
@@ -257,6 +260,7 @@ mod tests {
             drop(kept);
         };
         let (second, ()) = tokio::join!(sent(&endpoint, None), close);
+        assert!(second.as_ref().is_err_and(|failed| failed.is_repeatable), "another endpoint may have it");
         assert_eq!(failure(second), ("connect_failed", true, None));
     }
 }

@@ -54,6 +54,9 @@ pub struct Failed<B> {
     pub trouble: Trouble,
     /// Whether some of it may have reached the upstream.
     pub was_sent: bool,
+    /// Whether it can be sent to another endpoint: nothing was sent, or only over kept connections that had ended, and
+    /// sending it twice does no harm.
+    pub is_repeatable: bool,
     /// Its body, if it has one. What was read of it can be read again only if the body itself keeps it.
     pub body: Option<B>,
 }

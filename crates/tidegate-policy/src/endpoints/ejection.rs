@@ -8,7 +8,8 @@ use crate::timestamp::nanos;
 /// When an endpoint is ejected for what its requests meet, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EjectionSettings {
-    /// So many failures in a row eject an endpoint; `None` switches this rule off.
+    /// So many failures in a row eject an endpoint; `None` switches this rule off. Failures that are more than five
+    /// minutes apart are not in a row: with event streams, which never end, nothing else may come between them.
     pub consecutive_failures: Option<NonZeroU32>,
     /// Whether endpoints are compared with each other, and how.
     pub success_rate: Option<SuccessRateSettings>,

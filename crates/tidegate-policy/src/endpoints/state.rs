@@ -17,6 +17,9 @@ const UNHEALTHY: u64 = u64::MAX - 2;
 const DRAIN: u64 = u64::MAX - 1;
 const DOWN: u64 = u64::MAX;
 
+/// Failures that are so many nanoseconds apart are not in a row.
+const LONGEST_GAP: u64 = 300_000_000_000;
+
 /// The share that an endpoint begins with in its slow start.
 const FIRST_SHARE: f64 = 0.1;
 
@@ -36,6 +39,8 @@ pub struct EndpointState {
     in_flight: AtomicU32,
     /// Failures in a row.
     streak: AtomicU32,
+    /// When the last of them came.
+    failed_at: AtomicU64,
     /// How often it was ejected. Requests that began before an ejection say nothing about the time after it.
     generation: AtomicU32,
     failures: AtomicU64,
@@ -97,6 +102,7 @@ impl EndpointState {
             available_from: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             streak: AtomicU32::new(0),
+            failed_at: AtomicU64::new(0),
             latency: Latency::default(),
             generation: AtomicU32::new(0),
             successes: AtomicU64::new(0),
@@ -224,7 +230,14 @@ impl EndpointState {
         }
         self.failures.fetch_add(1, Relaxed);
         let counts = generation == self.generation.load(Relaxed) && self.standing(now) != Standing::Ejected;
-        if counts { self.streak.fetch_add(1, Relaxed).saturating_add(1) } else { 0 }
+        if !counts {
+            return 0;
+        }
+        let failed_before = self.failed_at.swap(now.as_nanos(), Relaxed);
+        if now.as_nanos().saturating_sub(failed_before) > LONGEST_GAP {
+            self.clear_streak();
+        }
+        self.streak.fetch_add(1, Relaxed).saturating_add(1)
     }
 
     /// Counts failures in a row from zero again: those so far have been judged.

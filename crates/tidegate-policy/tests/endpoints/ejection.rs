@@ -37,6 +37,22 @@ fn five_failures_in_a_row_eject_an_endpoint_each_time_for_longer() {
     assert_eq!(fail(&balancer, 0, 5, calm), Some(ejected(60, 2)), "10 s without trouble count for one");
 }
 
+/// Event streams never end, so nothing came between failures that were days apart.
+#[test]
+fn failures_far_apart_are_not_in_a_row() {
+    for (apart, ejects) in [(seconds(300), true), (seconds(301), false)] {
+        let balancer = pool(&[1, 1], BalancerSettings::default());
+        let mut now = NOW;
+        let changes: Vec<_> = (0..20)
+            .filter_map(|_| {
+                now = now + apart;
+                fail(&balancer, 0, 1, now)
+            })
+            .collect();
+        assert_eq!(!changes.is_empty(), ejects, "{changes:?}");
+    }
+}
+
 #[test]
 fn an_ejection_never_lasts_longer_than_the_longest() {
     let balancer = pool(&[1; 2], BalancerSettings::default());

@@ -154,7 +154,8 @@ impl Walk {
             700..900 => self.now + rng.u64(0..second),
             900..980 => self.now + rng.u64(0..10 * second),
             980..990 => (self.now / second + 1) * second,
-            990..995 => self.now + rng.u64(0..100 * second),
+            990..993 => self.now + rng.u64(0..100 * second),
+            993..995 => self.now + rng.u64(0..1_000 * second),
             _ => self.now.saturating_sub(rng.u64(0..20 * second)),
         };
     }

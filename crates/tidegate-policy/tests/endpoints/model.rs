@@ -11,7 +11,9 @@ use tidegate_policy::endpoints::{
 #[derive(Clone, Copy, PartialEq)]
 enum Mark {
     Succeeded,
-    Failed,
+    Failed {
+        at: u64,
+    },
     /// The failures before it were judged.
     Judged,
 }
@@ -25,6 +27,8 @@ struct Trouble {
 }
 
 const TEN_SECONDS: f64 = 10e9;
+/// Failures that are further apart are not in a row.
+const LONGEST_GAP: u64 = 300_000_000_000;
 
 /// Something that counts for the latency. Times are in nanoseconds.
 #[derive(Clone, Copy)]
@@ -180,7 +184,12 @@ impl Endpoint {
     }
 
     fn streak(&self) -> usize {
-        self.marks.iter().rev().take_while(|mark| **mark == Mark::Failed).count()
+        let mut later = None;
+        let is_in_row = |mark: &&Mark| match **mark {
+            Mark::Failed { at } => later.replace(at).is_none_or(|later| later.saturating_sub(at) <= LONGEST_GAP),
+            Mark::Succeeded | Mark::Judged => false,
+        };
+        self.marks.iter().rev().take_while(is_in_row).count()
     }
 
     fn rate(&self) -> f64 {
@@ -253,7 +262,7 @@ impl Model {
         if generation != endpoint.ejections() || standing == Standing::Ejected {
             return None;
         }
-        endpoint.marks.push(Mark::Failed);
+        endpoint.marks.push(Mark::Failed { at: now });
         let most = self.ejection.consecutive_failures?.get() as usize;
         let index = self.index(id)?;
         if self.endpoints[id].streak() < most {

@@ -2,8 +2,7 @@
 //!
 //! Each attack runs beside honest clients at another address, against a gateway with default settings, started anew for
 //! it. An idle phase without attack opens each round. The median of the rounds is judged: the share of honest requests
-//! that are served, and the gateway's memory at its peak. The latency goal is reported, not judged: it swings with the
-//! machine.
+//! that are served, their 99th percentile, and the gateway's memory at its peak.
 
 mod attack;
 mod report;

@@ -2,6 +2,7 @@
 
 mod crowding;
 mod depot;
+mod evasion;
 mod few_files;
 mod footprint;
 mod h2_attacks;

@@ -58,7 +58,7 @@ impl Series {
     }
 
     fn is_passed(&self) -> bool {
-        self.served() >= SERVED && self.rss_mb() <= MEMORY_MB
+        self.served() >= SERVED && self.rss_mb() <= MEMORY_MB && self.is_p99_reached()
     }
 }
 

@@ -176,6 +176,10 @@ fn invalid_settings_of_endpoints_are_reported_with_their_range_and_what_was_foun
             "upstreams.app.health_check.path: must begin with `/` and be a valid path, got \"health\"",
         ),
         (
+            format!("{one}, health_check: {{path: /, statuses: []}}"),
+            "upstreams.app.health_check.statuses: must have at least one status; leave it out for 200 to 299",
+        ),
+        (
             format!("{one}, health_check: {{statuses: [200]}}"),
             "upstreams.app.health_check.statuses: must be left out without `path`",
         ),

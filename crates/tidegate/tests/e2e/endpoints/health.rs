@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{gateway, named, shares, state};
+use super::{gateway, named, shares, shown, state};
 use tidegate_testkit::{Client, Directory, Gateway, Upstream, binary, wait_until};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
@@ -37,7 +37,8 @@ fn an_endpoint_that_fails_its_checks_gets_no_requests_until_it_passes_them_again
     assert_eq!(seen.header("user-agent"), Some("tidegate-health-check"));
     is_healthy.store(false, Ordering::Relaxed);
     wait_until("it is out", || state(&gateway, sick.address) == "unhealthy");
-    gateway.wait_for_line("fails its health checks");
+    gateway.wait_for_line("fails its health checks: status 503");
+    assert_eq!(shown(&gateway, sick.address)["failedCheck"], "status 503");
     let before = requests(&sick);
     for _ in 0..30 {
         assert_eq!(gateway.get("/").text(), "healthy");

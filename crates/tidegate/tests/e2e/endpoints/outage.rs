@@ -1,9 +1,10 @@
 //! All endpoints of an upstream are away.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 
-use super::{gateway, named_at, state};
-use tidegate_testkit::{Gateway, Upstream, wait_until};
+use super::{gateway, named, named_at, state};
+use tidegate_testkit::{Client, Gateway, OK, Upstream, wait_until};
 
 /// An address where nobody listens yet.
 struct Away {
@@ -91,4 +92,35 @@ fn an_ejected_endpoint_that_comes_back_before_the_others_gets_requests() {
         let _back = away.remove(index).come_back();
         wait_until("it gets a request", || gateway.get("/").text() == "back");
     }
+}
+
+/// It is sent again over another connection. That could not be made, and the client got 502, though another endpoint
+/// was there.
+#[test]
+fn a_request_whose_kept_connection_ends_goes_to_another_endpoint_if_this_one_is_away() {
+    let (listener, other) = (TcpListener::bind("127.0.0.1:0").expect("a free port"), named("other"));
+    let address = listener.local_addr().expect("an address");
+    let dies = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut read_head = || {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a request");
+                head.extend(byte);
+            }
+        };
+        read_head();
+        drop(listener);
+        stream.write_all(OK).expect("it is read");
+        let mut head = [0; 4_096];
+        assert!(stream.read(&mut head).expect("another request") > 0);
+    });
+    let endpoints =
+        format!("endpoints: [{{url: \"http://{address}\", weight: 1000000}}, \"http://{}\"]", other.address);
+    let gateway = super::with_upstream(&format!("{endpoints}, balance: round_robin, slow_start: 0"), "");
+    let mut client = Client::connect(gateway.address);
+    let texts: Vec<String> = (0..2).map(|_| client.request("GET", "/", &[], b"").text()).collect();
+    assert_eq!(texts, ["OK", "other"]);
+    dies.join().expect("both requests have come");
 }
