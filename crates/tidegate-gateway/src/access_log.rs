@@ -11,6 +11,7 @@ use tidegate_input::Utc;
 use tidegate_serve::{Log, Sink};
 
 use crate::config::model::{self, AccessLogFormat};
+use crate::source::Source;
 
 /// Where lines go, and their format.
 pub(crate) struct AccessLog {
@@ -37,6 +38,10 @@ pub(crate) struct Record {
     pub(crate) rejected_by: Option<Box<str>>,
     /// The limits on a dry run that would have rejected it.
     pub(crate) would_reject: Vec<Box<str>>,
+    /// How many attempts were made at its upstream.
+    pub(crate) attempts: u32,
+    /// Where its response comes from, once there is one.
+    pub(crate) source: Option<Source>,
 }
 
 impl AccessLog {
@@ -79,6 +84,8 @@ impl Record {
             upstream: Box::default(),
             rejected_by: None,
             would_reject: Vec::new(),
+            attempts: 0,
+            source: None,
         }
     }
 
@@ -99,6 +106,8 @@ impl Record {
             upstream: Box::default(),
             rejected_by: None,
             would_reject: Vec::new(),
+            attempts: 0,
+            source: None,
         }
     }
 
@@ -175,6 +184,12 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
         if let Some(value) = value {
             let _written = write!(line, ",\"{field}\":{}", text(value));
         }
+    }
+    if let Some(source) = record.source {
+        let _written = write!(line, ",\"source\":\"{}\"", source.word());
+    }
+    if record.attempts > 0 {
+        let _written = write!(line, ",\"attempts\":{}", record.attempts);
     }
     if !record.would_reject.is_empty() {
         let names: serde_json::Value = record.would_reject.iter().map(|name| text(name)).collect();

@@ -28,7 +28,7 @@ use crate::response::Response;
 use crate::routes::decode;
 use crate::stored::numbers_of;
 use crate::worker::Worker;
-use crate::{endpoint_report, origin};
+use crate::{endpoint_report, interaction_report, origin};
 
 /// The largest body of a change.
 const LARGEST_BODY: usize = 64 * 1024;
@@ -83,7 +83,8 @@ impl Fault {
     fn unknown(path: &str) -> Self {
         let detail = format!(
             "unknown endpoint {path:?}; known endpoints: /config/limits, /config/limits/NAME, /config/algorithm, \
-             /config/history, /config/upstreams, /config/upstreams/NAME, /config/upstreams/NAME/ENDPOINT, /reload"
+             /config/history, /config/upstreams, /config/upstreams/NAME, /config/upstreams/NAME/ENDPOINT, \
+             /config/breakers, /config/breakers/POLICY/UPSTREAM, /reload"
         );
         Self { status: StatusCode::NOT_FOUND, reason: "no_such_endpoint", detail, allow: None }
     }
@@ -140,8 +141,10 @@ async fn config(
         }
         "/config/algorithm" | "/reload" => Err(Fault::method("POST")),
         "/config/upstreams" if is_read => Ok(json(&endpoint_report::all(&gateway.plan(), gateway.now()))),
-        "/config/history" | "/config/upstreams" => Err(Fault::method("GET")),
+        "/config/breakers" if is_read => Ok(json(&interaction_report::breakers(&gateway.plan(), gateway.now()))),
+        "/config/history" | "/config/upstreams" | "/config/breakers" => Err(Fault::method("GET")),
         _ if path.starts_with("/config/upstreams/") => upstreams(gateway, path, &request.method, body),
+        _ if path.starts_with("/config/breakers/") => breakers(gateway, path, &request.method, body),
         _ => {
             let name = path.strip_prefix("/config/limits/").filter(|name| !name.is_empty() && !name.contains('/'));
             let name = name.ok_or_else(|| Fault::unknown(path))?;
@@ -176,17 +179,7 @@ fn upstreams(gateway: &Gateway, path: &str, method: &Method, body: &[u8]) -> Res
     if *method != Method::POST {
         return Err(Fault::method("POST"));
     }
-    let value =
-        tidegate_input::json::read(body).map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
-    let fields = value.as_object().ok_or_else(|| Fault::bad("the body must be a JSON object"))?;
-    if let Some(other) = fields.keys().find(|field| *field != "state") {
-        return Err(Fault::bad(format!("unknown field {other:?}; known fields: state")));
-    }
-    let state = fields.get("state").and_then(Value::as_str).and_then(endpoint_report::forced);
-    let state = state.ok_or_else(|| {
-        let found = fields.get("state").map_or_else(|| "nothing".to_owned(), ToString::to_string);
-        Fault::bad(format!("`state` must be \"drain\", \"up\", \"down\" or \"auto\", got {found}"))
-    })?;
+    let state = wanted_state(body, endpoint_report::forced, "\"drain\", \"up\", \"down\" or \"auto\"")?;
     let pool = upstream.endpoints.pool();
     let index = endpoint_report::index(&pool, &endpoint);
     let index = index.map_err(|detail| Fault::not_found("no_such_endpoint", detail))?;
@@ -194,6 +187,36 @@ fn upstreams(gateway: &Gateway, path: &str, method: &Method, body: &[u8]) -> Res
         gateway.note_endpoint_change(&upstream.name, &pool, change);
     }
     Ok(json(&endpoint_report::one(upstream, now)))
+}
+
+/// Shows a breaker, or sets its state.
+fn breakers(gateway: &Gateway, path: &str, method: &Method, body: &[u8]) -> Result<Response, Fault> {
+    let rest = path.strip_prefix("/config/breakers/").unwrap_or_default();
+    let (policy, upstream) = rest.split_once('/').ok_or_else(|| Fault::unknown(path))?;
+    let (plan, now) = (gateway.plan(), gateway.now());
+    let (interaction, breaker) = interaction_report::with_breaker(&plan, policy, upstream)
+        .map_err(|detail| Fault::not_found("no_such_breaker", detail))?;
+    if *method == Method::POST {
+        let states = "\"open\", \"closed\", \"disabled\" or \"auto\"";
+        breaker.force(wanted_state(body, interaction_report::forced, states)?, now);
+    } else if !is_read(method) {
+        return Err(Fault::method("GET, POST"));
+    }
+    Ok(json(&interaction_report::breaker(interaction, now).unwrap_or_default()))
+}
+
+/// The state that a body asks for: `{"state": …}`.
+fn wanted_state<T>(body: &[u8], state_of: impl Fn(&str) -> Option<T>, states: &str) -> Result<T, Fault> {
+    let value =
+        tidegate_input::json::read(body).map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
+    let fields = value.as_object().ok_or_else(|| Fault::bad("the body must be a JSON object"))?;
+    if let Some(other) = fields.keys().find(|field| *field != "state") {
+        return Err(Fault::bad(format!("unknown field {other:?}; known fields: state")));
+    }
+    fields.get("state").and_then(Value::as_str).and_then(state_of).ok_or_else(|| {
+        let found = fields.get("state").map_or_else(|| "nothing".to_owned(), ToString::to_string);
+        Fault::bad(format!("`state` must be {states}, got {found}"))
+    })
 }
 
 fn is_read(method: &Method) -> bool {
@@ -288,7 +311,10 @@ fn actuator(gateway: &Arc<Gateway>, path: &str, method: &Method, request_id: &st
         "/actuator/prometheus" => {
             let (plan, store) = (gateway.plan(), gateway.store_state());
             let sink = gateway.access_log().map(|log| &log.sink);
-            let endpoints = |page: &mut Exposition| endpoint_report::write(&plan, gateway.now(), &gateway.names, page);
+            let endpoints = |page: &mut Exposition| {
+                endpoint_report::write(&plan, gateway.now(), &gateway.names, page);
+                interaction_report::write(&plan, gateway.now(), page);
+            };
             let page = gateway.metrics.page(&plan, store.as_ref(), sink, &gateway.adaptation, endpoints);
             let mut response = Response::new(StatusCode::OK, Body::whole(Bytes::from(page)));
             response.lines.add("content-type", Exposition::CONTENT_TYPE);

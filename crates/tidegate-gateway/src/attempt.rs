@@ -1,4 +1,5 @@
-//! One exchange of a request with its upstream, and the response that the client gets for it.
+//! One exchange of a request with its upstream, and the response that the client gets for it. `passage.rs` decides
+//! whether there is one, and whether there is another.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,80 +17,76 @@ use tidegate_http::request::RequestHead;
 use tidegate_http::server::Interim;
 use tidegate_http::share::GROUPS;
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome, Tried};
+use tidegate_policy::breaker::Call;
+use tidegate_policy::endpoints::{Cause, Outcome, Tried};
+use tidegate_wait::Slot;
+use tokio::time::timeout;
 
 use crate::access_log::version_name;
 use crate::attempt_hold::{AttemptHold, HeldShare};
 use crate::body::Body;
 use crate::buffers::Lease;
 use crate::endpoints::Member;
+use crate::interaction::Interaction;
 use crate::request_body::RequestBody;
 use crate::request_context::RequestContext;
+use crate::resolve::Resolved;
 use crate::response::{Response, Upgrade};
 use crate::settings::EndpointEntry;
+use crate::source::Source;
 use crate::upstream::{Upstream, outcome_of};
 use crate::{limit_headers, rejection, validation};
 
 /// A request that is admitted, as all its attempts send it.
 pub(crate) struct Outgoing<'a> {
-    upstream: &'a Upstream,
+    pub(crate) upstream: &'a Upstream,
+    pub(crate) interaction: Option<&'a Interaction>,
     /// What decides the endpoint, instead of chance.
     hash: Option<u64>,
-    request: &'a RequestHead,
+    pub(crate) request: &'a RequestHead,
     /// With its port, if there is one.
     host: &'a [u8],
     from_trusted: bool,
-    framing: Framing<'a>,
+    pub(crate) framing: Framing<'a>,
     interim: Option<Interim>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// A request to this upstream. The second value is the body to send.
+    /// A request to its upstream. The second value is the body to send.
     pub(crate) fn new(
         request: &'a RequestHead,
         host: &'a [u8],
         from_trusted: bool,
         body: RequestBody,
-        upstream: &'a Upstream,
-        hash: Option<u64>,
+        resolved: &'a Resolved<'a>,
     ) -> (Self, Option<RequestBody>) {
+        let (upstream, interaction) = (&**resolved.upstream(), resolved.interaction());
+        let hash = resolved.endpoint_hash();
         let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
         let upgrade = validation::upgrade(request, &body);
         let (length, body) = validation::body(request, body);
         let framing = Framing { length, has_body: body.is_some(), upgrade };
-        (Self { upstream, hash, request, host, from_trusted, framing, interim }, body)
+        (Self { upstream, interaction, hash, request, host, from_trusted, framing, interim }, body)
     }
 }
 
-/// The response to a request whose first attempt has failed: that of another endpoint, as long as that does no harm and
-/// there is time, or an error.
-pub(crate) async fn recover(
-    context: &mut RequestContext<'_>,
-    outgoing: &Outgoing<'_>,
-    started: Instant,
-    mut failed: Failed<RequestBody>,
-) -> Response {
-    let mut tried = Tried::new();
-    for _ in 1..MOST_ATTEMPTED {
-        if !may_go_elsewhere(&failed, outgoing.upstream, started) {
-            break;
-        }
-        tried.insert(context.settlement.hold.take().map_or(0, |hold| hold.in_flight.index()));
-        let now = Instant::now();
-        let Ok(chosen) = choose(context, outgoing, &tried, now) else { break };
-        let is_tried = context.settlement.hold.as_ref().is_some_and(|hold| tried.contains(hold.in_flight.index()));
-        if is_tried {
-            context.settlement.hold = None;
-            break;
-        }
-        let body = failed.body.take();
-        match attempt(context, outgoing, chosen, now, body).await {
-            Ok(response) => return succeed(context, response),
-            Err(other) => failed = other,
-        }
-    }
-    note_trouble(context, outgoing.upstream, &failed.trouble);
-    give_up(context, outgoing.upstream, &failed.trouble)
+/// How many attempts a request has taken.
+pub(crate) const ATTEMPTS_HEADER: &str = "x-tidegate-attempts";
+
+/// How an attempt ended: with the head of a response, or without one.
+pub(crate) type Ended = Result<UpstreamResponse<RequestBody>, Failed<RequestBody>>;
+
+/// An attempt that may be made, as its policies permit it.
+pub(crate) struct Permitted {
+    /// Which one it is, counted from 1.
+    pub(crate) number: u32,
+    /// When it begins.
+    pub(crate) started: Instant,
+    /// The longest time to the head of its response. Only a request whose whole body is in memory is bound by it: it
+    /// can't be said of others whether they wait for their client.
+    pub(crate) within: Option<Duration>,
+    /// At the breaker, if there is one.
+    pub(crate) call: Option<Call>,
 }
 
 /// Sends a request to an endpoint, and waits for the head of its response. A failed attempt returns the request's body,
@@ -98,9 +95,10 @@ pub(crate) async fn attempt(
     context: &mut RequestContext<'_>,
     outgoing: &Outgoing<'_>,
     chosen: Chosen,
-    started: Instant,
+    permitted: Permitted,
     body: Option<RequestBody>,
-) -> Result<UpstreamResponse<RequestBody>, Failed<RequestBody>> {
+) -> Ended {
+    let Permitted { number, started, within, call } = permitted;
     let (head, traits) = outgoing_head(context, outgoing, &chosen.member.entry);
     let (worker, connections) = (context.worker, &context.plan.site.connections);
     let local = Local {
@@ -123,20 +121,33 @@ pub(crate) async fn attempt(
         },
     };
     // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
-    let admissions = &mut context.settlement.admissions;
-    let response = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || admissions.sent()).await;
+    let (admissions, mut sent) = (&mut context.settlement.admissions, 0);
+    let sending = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || {
+        admissions.sent();
+        sent += 1;
+    });
+    let ended = match within {
+        None => sending.await,
+        // Boxed, like everything that not every request needs.
+        Some(within) => match Box::pin(timeout(within, sending)).await {
+            Ok(ended) => ended,
+            Err(_) => Err(too_late(sent > 0)),
+        },
+    };
     context.settlement.admissions.sent();
-    record(context, outgoing.upstream, started, chosen.now, &response);
-    response
+    if sent > 1
+        && let Some(interaction) = outgoing.interaction
+    {
+        interaction.note_resent(sent - 1, context.worker.gateway.now());
+    }
+    record(context, outgoing, &Recorded { number, started, began: chosen.now }, call, &ended);
+    ended
 }
 
-/// Whether a request that failed on one endpoint can be sent to another: that does no harm, and there is time.
-fn may_go_elsewhere(failed: &Failed<RequestBody>, upstream: &Upstream, started: Instant) -> bool {
-    let pool = upstream.endpoints.pool();
-    let has_others = pool.members.len() > 1;
-    let is_endpoints = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full);
-    let bound = pool.members.first().map_or_else(Duration::default, |member| member.endpoint.bounds.connect_timeout);
-    has_others && is_endpoints && failed.is_repeatable && started.elapsed() < 2 * bound
+/// An attempt that was ended because its time was over.
+fn too_late(was_sent: bool) -> Failed<RequestBody> {
+    let trouble = if was_sent { Trouble::ResponseTimeout } else { Trouble::ConnectTimeout };
+    Failed { trouble, was_sent, is_repeatable: !was_sent, body: None }
 }
 
 /// The endpoint that gets the request.
@@ -146,25 +157,22 @@ pub(crate) struct Chosen {
     now: Timestamp,
 }
 
-/// Chooses the first endpoint for a request.
-pub(crate) fn choose_first(
-    context: &mut RequestContext<'_>,
-    outgoing: &Outgoing<'_>,
-    started: Instant,
-) -> Result<Chosen, Trouble> {
-    let chosen = choose(context, outgoing, &Tried::new(), started);
-    if let Err(trouble) = &chosen {
-        note_trouble(context, outgoing.upstream, trouble);
-    }
-    chosen
+/// Whether there is an endpoint that may get the request and was not tried yet.
+pub(crate) fn has_untried(context: &RequestContext<'_>, outgoing: &Outgoing<'_>, tried: &Tried, now: Instant) -> bool {
+    let (pool, random) = (outgoing.upstream.endpoints.pool(), context.worker.ids.random());
+    let now = context.worker.gateway.clock.at(now);
+    let index = pool.balancer.choose(now, random, outgoing.hash.unwrap_or(random), tried);
+    index.is_some_and(|index| !tried.contains(index))
 }
 
 /// Chooses an endpoint, and counts the request there and for the client's address.
-fn choose(
+/// `slot`: that of the bulkhead, which it holds from now on.
+pub(crate) fn choose(
     context: &mut RequestContext<'_>,
     outgoing: &Outgoing<'_>,
     tried: &Tried,
     started: Instant,
+    slot: Option<Slot>,
 ) -> Result<Chosen, Trouble> {
     let (upstream, hash) = (outgoing.upstream, outgoing.hash);
     let (worker, client) = (context.worker, context.client);
@@ -188,23 +196,32 @@ fn choose(
         }
         share = Some(held);
     }
-    context.settlement.hold = Some(AttemptHold::new(in_flight, share));
+    context.settlement.hold = Some(AttemptHold::new(in_flight, share, slot));
     Ok(Chosen { member: Arc::clone(member), now })
 }
 
-/// Records how an attempt ended, for the endpoint and for the upstream. `began` is when the endpoint was chosen.
-fn record(
-    context: &RequestContext<'_>,
-    upstream: &Upstream,
+/// An attempt, for those who record how it ended.
+struct Recorded {
+    number: u32,
     started: Instant,
+    /// When the endpoint was chosen.
     began: Timestamp,
-    response: &Result<UpstreamResponse<RequestBody>, Failed<RequestBody>>,
+}
+
+/// Records how an attempt ended: for the endpoint, for the upstream, and at the breaker.
+fn record(
+    context: &mut RequestContext<'_>,
+    outgoing: &Outgoing<'_>,
+    recorded: &Recorded,
+    call: Option<Call>,
+    ended: &Ended,
 ) {
-    let took = started.elapsed();
-    let ended = began + took;
-    match response {
+    let upstream = outgoing.upstream;
+    let took = recorded.started.elapsed();
+    let now = recorded.began + took;
+    match ended {
         Ok(response) => {
-            upstream.responded(took, response.status);
+            upstream.responded(recorded.number, took, response.status);
             // The time in which the client sent its body is not the endpoint's.
             let took = match response.upload {
                 UploadEnd::NoBody => Some(took),
@@ -212,22 +229,34 @@ fn record(
                 UploadEnd::UnderWay => None,
             };
             if upstream.is_failure(response.status) {
-                record_failure(context, upstream, Outcome::Failure { cause: Cause::Status, took }, ended);
+                record_failure(context, upstream, Outcome::Failure { cause: Cause::Status, took }, now);
             } else if let Some(hold) = &context.settlement.hold {
-                hold.in_flight.responded(took, ended);
+                hold.in_flight.responded(took, now);
+            }
+            if let (Some(call), Some(interaction)) = (call, outgoing.interaction) {
+                let recorded = interaction.responded(call, response.status, took.unwrap_or_default(), now);
+                if let Some(hold) = &mut context.settlement.hold {
+                    hold.recorded = recorded;
+                }
             }
         }
         Err(failed) => {
             // A client that sends a body takes some of the time.
-            let took = failed.body.is_none().then_some(took);
-            record_failure(context, upstream, outcome_of(&failed.trouble, took), ended);
+            let known = failed.body.is_none().then_some(took);
+            let outcome = outcome_of(&failed.trouble, known);
+            record_failure(context, upstream, outcome, now);
+            if let (Some(call), Some(interaction), Outcome::Failure { cause, .. }) =
+                (call, outgoing.interaction, outcome)
+            {
+                interaction.failed(call, cause, took, now);
+            }
         }
     }
 }
 
 /// Counts and logs why there is no response.
 #[cold]
-fn note_trouble(context: &RequestContext<'_>, upstream: &Upstream, trouble: &Trouble) {
+pub(crate) fn note_trouble(context: &RequestContext<'_>, upstream: &Upstream, trouble: &Trouble) {
     if trouble.is_clients() {
         context.note_cut(trouble);
     } else {
@@ -246,9 +275,9 @@ fn record_failure(context: &RequestContext<'_>, upstream: &Upstream, outcome: Ou
 }
 
 /// How the request's body goes to the upstream.
-struct Framing<'a> {
+pub(crate) struct Framing<'a> {
     length: BodyLength,
-    has_body: bool,
+    pub(crate) has_body: bool,
     /// The protocol that the client wants to switch to.
     upgrade: Option<&'a [u8]>,
 }
@@ -291,7 +320,12 @@ fn outgoing_head(
 }
 
 /// The response to a request whose attempt has succeeded.
-pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamResponse<RequestBody>) -> Response {
+/// `replaces_attempts`: the client learns how many attempts it took, here and not further on.
+pub(crate) fn succeed(
+    context: &mut RequestContext<'_>,
+    response: UpstreamResponse<RequestBody>,
+    replaces_attempts: bool,
+) -> Response {
     let UpstreamResponse { status, is_http10, mut headers, content, .. } = response;
     let (body, upgrade) = match content {
         ResponseContent::Whole(bytes) => (Body::whole(bytes), None),
@@ -308,6 +342,10 @@ pub(crate) fn succeed(context: &mut RequestContext<'_>, response: UpstreamRespon
     headers.remove(|name| {
         if has_limits { limit_headers::is_replaced(name) } else { name.eq_ignore_ascii_case(b"x-request-id") }
     });
+    if replaces_attempts {
+        headers.remove(|name| name.eq_ignore_ascii_case(ATTEMPTS_HEADER.as_bytes()));
+    }
+    context.settlement.source = Some(Source::Upstream);
     if let Some((connection, protocol)) = upgrade {
         response.lines.add("connection", "upgrade");
         response.lines.add("upgrade", protocol);

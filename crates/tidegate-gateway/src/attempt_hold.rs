@@ -5,18 +5,42 @@ use std::sync::atomic::Ordering;
 
 use tidegate_http::deadlines::Owner;
 use tidegate_http::share::AddressShare;
-use tidegate_policy::endpoints::InFlight;
+use tidegate_policy::breaker::{Breaker, Generation};
+use tidegate_policy::endpoints::{Cause, InFlight};
+use tidegate_policy::{FailureSet, Timestamp};
+use tidegate_wait::Slot;
 
 /// What a request holds while an endpoint works on it. Dropping it gives it back.
 pub(crate) struct AttemptHold {
     pub(crate) in_flight: InFlight,
     /// Held for its `Drop`.
     _share: Option<HeldShare>,
+    /// Of a bulkhead.
+    pub(crate) slot: Option<Slot>,
+    /// Once the head of the response was recorded at a breaker.
+    pub(crate) recorded: Option<RecordedCall>,
 }
 
 impl AttemptHold {
-    pub(crate) fn new(in_flight: InFlight, share: Option<HeldShare>) -> Self {
-        Self { in_flight, _share: share }
+    pub(crate) fn new(in_flight: InFlight, share: Option<HeldShare>, slot: Option<Slot>) -> Self {
+        Self { in_flight, _share: share, slot, recorded: None }
+    }
+}
+
+/// A call whose head came in time. Its body may still fail.
+pub(crate) struct RecordedCall {
+    pub(crate) breaker: Arc<Breaker>,
+    pub(crate) generation: Generation,
+    /// What counts as a failure.
+    pub(crate) failures: FailureSet,
+}
+
+impl RecordedCall {
+    /// The body of the response broke off.
+    pub(crate) fn broke_off(&self, cause: Cause, now: Timestamp) {
+        if self.failures.has(cause) {
+            self.breaker.broke_off(self.generation, now);
+        }
     }
 }
 

@@ -144,7 +144,7 @@ impl Control {
             overrides: Overrides::new(),
             overlay: None,
             generation: 0,
-            kept: Kept::default(),
+            kept: Kept::logging(log),
             document: store.map(|store| store.document(&name)),
             seen: Vec::new(),
             held: Held::default(),

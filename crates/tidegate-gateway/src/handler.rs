@@ -9,12 +9,14 @@ use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
 
 use crate::admission::{Admissions, Rejection, admit};
-use crate::attempt::{Outgoing, attempt, choose_first, give_up, recover, succeed};
+use crate::attempt::{Outgoing, give_up};
+use crate::barred::Barred;
 use crate::client::Client;
 use crate::client_shares::{CONNECTION_SHARE, CONNECTION_SHARE_DETAIL};
 use crate::collect::collect;
 use crate::config::own_paths::is_local;
 use crate::cuts::Cut;
+use crate::passage::Passage;
 use crate::rejection::{self, rejected};
 use crate::request_body::RequestBody;
 use crate::request_context::RequestContext;
@@ -22,6 +24,7 @@ use crate::request_id::RequestId;
 use crate::resolve::{Resolved, Unresolved, resolve};
 use crate::response::Response;
 use crate::settlement::Settlement;
+use crate::source::Source;
 use crate::stages::{Side, Stages, Step};
 use crate::validation::{self, Fault, Host};
 use crate::worker::Worker;
@@ -45,6 +48,10 @@ pub(crate) async fn handle(
     settlement.status = response.status;
     response.lines.add("x-request-id", id.as_bytes());
     settlement.id = Some(id);
+    let source = *settlement.source.get_or_insert(Source::Gateway);
+    if let Some(record) = &mut settlement.record {
+        record.source = Some(source);
+    }
     response.body.settle_at_end(settlement, is_head);
     response
 }
@@ -52,12 +59,15 @@ pub(crate) async fn handle(
 /// Why a request does not come to an attempt.
 enum Stopped {
     Rejected(Rejection),
+    /// The policies around its attempts do not let it through.
+    Barred(Barred),
     /// Its client did not send its body.
     ByClient(Trouble),
 }
 
 impl RequestContext<'_> {
-    /// Validate, resolve, pass the stages (the client's limits, the body, the upstream's limits), attempt.
+    /// Validate, resolve, pass the stages (the client's limits, the body), then the policies around the attempts, and
+    /// the attempts.
     async fn respond(&mut self, request: RequestHead, mut body: RequestBody, busy_before: usize) -> Response {
         let (site, peer) = (&self.plan.site, self.client.peer);
         let may_be_https = || self.client.scheme == "https" || site.is_trusted(peer);
@@ -86,33 +96,36 @@ impl RequestContext<'_> {
         if let Some(detail) = wrong_credentials {
             return self.reject_unidentified(&detail, &resolved).await;
         }
-        let started = match self.pass_stages(&resolved, &request, &mut body).await {
-            Ok(started) => started,
+        let began = match self.pass_stages(&resolved, &request, &mut body).await {
+            Ok(began) => began,
             Err(stopped) => return self.stop(stopped, &resolved),
+        };
+        let mut passage = Passage::new(self, &resolved, began);
+        let passed = match passage.pass(self, None).await {
+            Ok(passed) => passed,
+            Err(barred) => return self.stop(Stopped::Barred(barred), &resolved),
         };
         tally::forwarded(self, &resolved);
         self.record_would_reject();
         self.settlement.upstream = Some(Arc::clone(resolved.upstream()));
-        let (outgoing, body) =
-            Outgoing::new(&request, host.whole(), from_trusted, body, resolved.upstream(), resolved.endpoint_hash());
-        let chosen = match choose_first(self, &outgoing, started) {
-            Ok(chosen) => chosen,
-            Err(trouble) => return give_up(self, resolved.upstream(), &trouble),
-        };
-        match attempt(self, &outgoing, chosen, started, body).await {
-            Ok(response) => succeed(self, response),
-            // Boxed, like everything that happens rarely.
-            Err(failed) => Box::pin(recover(self, &outgoing, started, failed)).await,
-        }
+        let (outgoing, body) = Outgoing::new(&request, host.whole(), from_trusted, body, &resolved);
+        passage.send(self, &outgoing, passed, body).await
     }
 
     /// The response to a request that does not come to an attempt.
     fn stop(&mut self, stopped: Stopped, resolved: &Resolved<'_>) -> Response {
         match stopped {
-            Stopped::Rejected(rejection) => {
+            Stopped::Rejected(rejection) | Stopped::Barred(Barred::Limits(rejection)) => {
                 // What was taken at other limits is given back.
                 self.settlement.admissions = Admissions::default();
                 self.reject(&rejection, resolved)
+            }
+            Stopped::Barred(barred) => {
+                self.settlement.admissions = Admissions::default();
+                tally::forwarded(self, resolved);
+                self.settlement.source = Some(barred.source());
+                let upstream = &resolved.upstream().name;
+                rejection::barred(self.plan, &barred, upstream, self.since_1970(), &self.id)
             }
             Stopped::ByClient(trouble) => {
                 tally::forwarded(self, resolved);
@@ -122,24 +135,23 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Passes the stages before the attempt. What was taken at limits is held until the request is settled. Returns
-    /// when the attempt begins.
+    /// Passes the stages before the request is sent on. What was taken at limits is held until the request is settled.
+    /// Returns when its journey begins.
     async fn pass_stages(
         &mut self,
         resolved: &Resolved<'_>,
         request: &RequestHead,
         body: &mut RequestBody,
     ) -> Result<Instant, Stopped> {
-        let mut stages = Stages::new(!body.is_at_hand(), resolved.has_upstream_limits());
+        let mut stages = Stages::new(!body.is_at_hand());
         let mut has_waited = self.worker.gateway.store().is_some();
         loop {
             match stages.next() {
-                Step::Check(side) => {
-                    let now = if side == Side::Client { self.now } else { self.worker.gateway.now() };
-                    let admission =
-                        admit(self.decision_context(now), resolved, side).await.map_err(Stopped::Rejected)?;
+                Step::Check => {
+                    let admission = admit(self.decision_context(self.now), resolved, Side::Client);
+                    let admission = admission.await.map_err(Stopped::Rejected)?;
                     stages.admitted(admission.wait());
-                    self.settlement.admissions.add(side, admission);
+                    self.settlement.admissions.add(Side::Client, admission);
                 }
                 // Boxed, because it is rare: otherwise the future of every request would be larger.
                 Step::Wait(wait) => {
@@ -157,8 +169,8 @@ impl RequestContext<'_> {
                     })?;
                 }
                 // Without a wait it is when the request began, near enough: reading the clock costs more.
-                Step::Attempt if !has_waited => return Ok(self.settlement.started),
-                Step::Attempt => return Ok(Instant::now()),
+                Step::SendOn if !has_waited => return Ok(self.settlement.started),
+                Step::SendOn => return Ok(Instant::now()),
             }
         }
     }
@@ -212,6 +224,7 @@ impl RequestContext<'_> {
 
     fn reject(&mut self, rejection: &Rejection, resolved: &Resolved<'_>) -> Response {
         tally::rejected(self, resolved, rejection);
+        self.settlement.source = Some(Source::Limit);
         rejection::by_limits(self.plan, rejection, self.since_1970(), &self.id)
     }
 

@@ -20,6 +20,7 @@ use crate::config::numbers::figure;
 use crate::cuts::Cut;
 use crate::h2::Flood;
 use crate::plan::Plan;
+use crate::source::Source;
 use crate::upstream_metrics::buckets;
 
 /// Upper bounds of the times that calls to Redis take, in microseconds.
@@ -75,6 +76,8 @@ pub(crate) struct WorkerMetrics {
     pub(crate) duration: Histogram,
     /// Statuses from 100 to 599.
     by_status: Box<[Counter; 500]>,
+    /// In the order of [`Source::ALL`].
+    by_source: [Counter; Source::ALL.len()],
     pub(crate) in_flight: AtomicI64,
 }
 
@@ -86,6 +89,7 @@ impl WorkerMetrics {
             by_algorithm: Default::default(),
             duration: Histogram::new(latency),
             by_status: Box::new([const { Counter::new() }; 500]),
+            by_source: Default::default(),
             in_flight: AtomicI64::new(0),
         }
     }
@@ -101,9 +105,12 @@ impl WorkerMetrics {
         self.by_algorithm[index.unwrap_or(Algorithm::ALL.len())].inc();
     }
 
-    /// Counts the end of a request, and how long it took.
-    pub(crate) fn ended(&self, status: http::StatusCode, took: Duration) {
+    /// Counts the end of a request: its status, where its response came from, how long it took.
+    pub(crate) fn ended(&self, status: http::StatusCode, source: Option<Source>, took: Duration) {
         self.responded(status);
+        if let Some(source) = source {
+            self.by_source[source.index()].inc();
+        }
         self.duration.observe(took);
     }
 
@@ -251,6 +258,10 @@ impl Metrics {
             if count > 0 || USUAL_STATUSES.contains(&status) {
                 family.sample(&[("status", &status.to_string())], count);
             }
+        }
+        let mut family = page.family("tidegate_responses_total", "Responses, by where they come from.", Kind::Counter);
+        for source in Source::ALL {
+            family.sample(&[("source", source.word())], sum(&|shard| shard.by_source[source.index()].get()));
         }
     }
 
@@ -415,11 +426,13 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
     let named = || plan.site.upstreams.iter().map(|upstream| (&*upstream.name, &upstream.stats.metrics));
     let mut family = page.family(
         "request_latency_seconds",
-        "Time from sending a request to the head of its response, by upstream.",
+        "Time from sending a request to the head of its response, by upstream and attempt.",
         Kind::Histogram,
     );
     for (name, metrics) in named() {
-        family.histogram(&[("service", name), ("attempt", "1")], &metrics.shown_latency());
+        for (attempt, latency) in metrics.shown_latencies() {
+            family.histogram(&[("service", name), ("attempt", attempt)], &latency);
+        }
     }
     let mut family =
         page.family("tidegate_upstream_longest_answer_seconds", "Longest time to a response's head.", Kind::Gauge);

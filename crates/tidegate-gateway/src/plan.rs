@@ -11,16 +11,17 @@ use http::{HeaderName, Method};
 use ipnet::IpNet;
 use tidegate_http::share::MostHeld;
 use tidegate_policy::{Keyed, Rule, Timestamp};
-use tidegate_serve::{Counter, Shard};
+use tidegate_serve::{Counter, Log, Shard};
 use tidegate_store::Store;
 
 use crate::config::model::{Connections, State};
 use crate::config::numbers::LimitNumbers;
 use crate::endpoints::Endpoints;
 use crate::identity::Identity;
+use crate::interaction::Interaction;
 use crate::limit::{Counts, Limit, LimitStats, SetBy};
 use crate::routes::{Matcher, readings};
-use crate::settings::{AdaptiveSettings, LimitSettings, RouteSettings, Settings, UpstreamSettings};
+use crate::settings::{AdaptiveSettings, LimitSettings, PolicySettings, RouteSettings, Settings, UpstreamSettings};
 use crate::upstream::{Upstream, UpstreamStats};
 
 /// Everything that requests are judged by.
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
 pub(crate) struct Site {
     pub(crate) routes: Vec<RoutePlan>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// The policies that are in force, each for one upstream.
+    pub(crate) interactions: Vec<Arc<Interaction>>,
     pub(crate) connections: Connections,
     /// How much one client address may hold.
     pub(crate) most_held: MostHeld,
@@ -64,6 +67,8 @@ pub(crate) struct RoutePlan {
     matcher: Matcher,
     pub(crate) upstream: usize,
     pub(crate) limits: Vec<usize>,
+    /// Its policy, for its upstream.
+    pub(crate) interaction: Option<Arc<Interaction>>,
 }
 
 /// A request's route.
@@ -138,6 +143,10 @@ pub(crate) struct Kept {
     seed: Option<u64>,
     limits: BTreeMap<String, KeptLimit>,
     upstreams: BTreeMap<String, KeptUpstream>,
+    /// By policy and upstream.
+    interactions: BTreeMap<(Box<str>, Box<str>), Arc<Interaction>>,
+    /// Where breakers report their transitions.
+    log: Option<Log>,
     /// By route and tier.
     exceeded: BTreeMap<(String, String), Arc<Counter>>,
 }
@@ -151,6 +160,43 @@ impl Kept {
     /// Nothing kept yet; hash tables get this seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self { seed: Some(seed), ..Self::default() }
+    }
+
+    /// Nothing kept yet; breakers report their transitions here.
+    pub(crate) fn logging(log: &Log) -> Self {
+        Self { log: Some(log.clone()), ..Self::default() }
+    }
+
+    /// The interaction of each route that has a policy. Those of no route are dropped.
+    fn interactions(
+        &mut self,
+        policies: &[PolicySettings],
+        routes: &[RouteSettings],
+        upstreams: &[UpstreamSettings],
+    ) -> Result<Vec<Option<Arc<Interaction>>>, String> {
+        let mut interactions: BTreeMap<(Box<str>, Box<str>), Arc<Interaction>> = BTreeMap::new();
+        let mut of_routes = Vec::with_capacity(routes.len());
+        for route in routes {
+            let upstream = &upstreams[route.upstream];
+            let Some(policy) = route.policy.map(|policy| &policies[policy]) else {
+                of_routes.push(None);
+                continue;
+            };
+            let name = (policy.name.clone(), upstream.name.clone());
+            let interaction = if let Some(interaction) = interactions.get(&name) {
+                Arc::clone(interaction)
+            } else {
+                let (has_limits, known) = (!upstream.limits.is_empty(), self.interactions.get(&name));
+                let known = known.map(|known| &**known);
+                let interaction = Interaction::new(policy, &upstream.name, has_limits, known, self.log.as_ref())?;
+                let interaction = Arc::new(interaction);
+                interactions.insert(name, Arc::clone(&interaction));
+                interaction
+            };
+            of_routes.push(Some(interaction));
+        }
+        self.interactions = interactions;
+        Ok(of_routes)
     }
 
     /// An upstream with its statistics, and with what is known of endpoints that it had before.
@@ -246,16 +292,18 @@ impl Plan {
         let tiers = tiers(&settings);
         let exceeded = kept.exceeded(&settings.routes, &tiers);
         let workers = settings.workers;
+        let interactions = kept.interactions(&settings.policies, &settings.routes, &settings.upstreams)?;
         let upstreams = settings.upstreams.into_iter().map(|upstream| Arc::new(kept.upstream(upstream, workers, now)));
         let upstreams: Vec<_> = upstreams.collect();
         kept.forget_upstreams_except(&upstreams);
-        let route = |route: RouteSettings| {
-            let RouteSettings { name, matcher, upstream, limits } = route;
-            RoutePlan { name, matcher, upstream, limits }
+        let route = |(route, interaction): (RouteSettings, Option<Arc<Interaction>>)| {
+            let RouteSettings { name, matcher, upstream, limits, .. } = route;
+            RoutePlan { name, matcher, upstream, limits, interaction }
         };
         let site = Site {
-            routes: settings.routes.into_iter().map(route).collect(),
+            routes: settings.routes.into_iter().zip(interactions).map(route).collect(),
             upstreams,
+            interactions: kept.interactions.values().cloned().collect(),
             most_held: MostHeld::new(settings.connections.max_client_share),
             connections: settings.connections,
             trusted_proxies: settings.trusted_proxies,

@@ -7,8 +7,10 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use tidegate_http::client::Trouble;
 use tidegate_policy::Algorithm;
+use tidegate_wait::NotEntered;
 
 use crate::admission::{LimitCheck, Rejection};
+use crate::barred::Barred;
 use crate::body::Body;
 use crate::limit::Limit;
 use crate::limit_headers::{self, SLOT_RETRY_AFTER};
@@ -84,6 +86,27 @@ pub(crate) fn by_limits(plan: &Plan, rejection: &Rejection, now_unix: Duration, 
             store_away(&plan.limits[checks[*by].limit], *retry_after, id.as_str())
         }
     }
+}
+
+/// Responds to a request that its policies do not let through to the upstream.
+pub(crate) fn barred(plan: &Plan, barred: &Barred, upstream: &str, now_unix: Duration, id: &RequestId) -> Response {
+    let (reason, detail, after) = match barred {
+        Barred::Limits(rejection) => return by_limits(plan, rejection, now_unix, id),
+        Barred::TimedOut => {
+            let detail =
+                format!("the policy's `timeout` was over before the request could be sent (upstream `{upstream}`)");
+            return rejected(StatusCode::GATEWAY_TIMEOUT, "timeout", &detail, id.as_str());
+        }
+        Barred::Breaker(rejected) => ("breaker_open", rejected.to_string(), rejected.retry_after),
+        Barred::Bulkhead(NotEntered::Full) => ("bulkhead_full", NotEntered::Full.to_string(), None),
+        Barred::Bulkhead(NotEntered::Timeout) => ("bulkhead_timeout", NotEntered::Timeout.to_string(), None),
+    };
+    let (status, detail) = (StatusCode::SERVICE_UNAVAILABLE, format!("{detail} (upstream `{upstream}`)"));
+    let request_id = id.as_str();
+    let mut response = problem(&Problem { status, kind: REDUCED_CAPACITY, reason, detail: &detail, request_id });
+    // Nobody knows when a slot becomes free, or when probes end.
+    response.lines.add_number("retry-after", after.map_or(1, |after| whole_seconds(after).max(1)));
+    response
 }
 
 /// Rejects a request by a limit.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tidegate_http::headers::Headers;
+use tidegate_policy::journey::{Journey, Step, Terms};
 use tidegate_policy::{Cost, Rule, Timestamp};
 use tidegate_store::{Key, Sharing};
 
@@ -19,7 +20,7 @@ use crate::identity::Caller;
 use crate::plan::{Kept, Plan, RuntimeNumbers};
 use crate::resolve::{Unresolved, resolve};
 use crate::settings::{LimitSettings, Settings};
-use crate::stages::{Side, Stages, Step};
+use crate::stages::{self, Side, Stages};
 use crate::validation::Host;
 
 /// A recorded request.
@@ -183,6 +184,7 @@ struct Waiting<T> {
     judgement: Judgement,
     routed: Routed,
     stages: Stages,
+    journey: Journey,
     held: Vec<LimitCheck>,
     /// How long it has waited so far.
     waited: Duration,
@@ -304,8 +306,12 @@ impl<T> Replayer<T> {
             Err(verdict) => return report(tag, Judgement { verdict, ..judgement }),
         };
         judgement.route = Some(routed.route);
-        let (stages, took) = (Stages::new(false, routed.has_upstream_limits()), request.took.unwrap_or_default());
-        let waiting = Waiting { tag, judgement, routed, stages, held: Vec::new(), waited: Duration::ZERO, took };
+        let took = request.took.unwrap_or_default();
+        // A log does not say how attempts at the upstream ended: of the policies, only limits are replayed.
+        let terms = Terms { has_limits: routed.has_upstream_limits(), ..Terms::default() };
+        let (stages, journey) = (Stages::new(false), Journey::new(terms, request.at));
+        let (held, waited) = (Vec::new(), Duration::ZERO);
+        let waiting = Waiting { tag, judgement, routed, stages, journey, held, waited, took };
         self.go_on(waiting, request.at, &mut report);
     }
 
@@ -404,31 +410,44 @@ impl<T> Replayer<T> {
     /// the others is given back.
     fn go_on(&mut self, mut waiting: Waiting<T>, mut now: Timestamp, report: &mut impl FnMut(T, Judgement)) {
         loop {
-            match waiting.stages.next() {
-                Step::Check(side) => {
-                    let checks = waiting.routed.take(side);
-                    match self.check(checks, &mut waiting.judgement, now) {
-                        Ok(more) => {
-                            waiting.stages.admitted(wait_of(&self.plan, &more));
-                            waiting.held.extend(more);
-                        }
-                        Err(verdict) => {
-                            give_back(&self.plan, &mut waiting.held, true, || now);
-                            return report(waiting.tag, Judgement { verdict, ..waiting.judgement });
-                        }
-                    }
-                }
-                Step::Wait(wait) => {
+            let side = match waiting.stages.next() {
+                stages::Step::Check => Side::Client,
+                stages::Step::Wait(wait) => {
                     waiting.waited += wait;
                     now = after(now, wait);
                     // Where nothing is checked any more, the verdict is known at once. The request still ends later.
-                    if !waiting.stages.is_attempt_next() {
+                    if waiting.routed.has_upstream_limits() {
                         return self.schedule(now, Change::Continue(Box::new(waiting)));
                     }
+                    continue;
                 }
                 // A log does not have the time that a body took.
-                Step::Collect => {}
-                Step::Attempt => break,
+                stages::Step::Collect => continue,
+                stages::Step::SendOn => match waiting.journey.next(now) {
+                    Step::Check => Side::Upstream,
+                    Step::Delay(wait) => {
+                        waiting.waited += wait;
+                        now = after(now, wait);
+                        continue;
+                    }
+                    Step::Ask | Step::Enter(_) | Step::AskAgain | Step::Pause(_) => continue,
+                    Step::Attempt { .. } | Step::TimedOut => break,
+                },
+            };
+            let checks = waiting.routed.take(side);
+            match self.check(checks, &mut waiting.judgement, now) {
+                Ok(more) => {
+                    let wait = wait_of(&self.plan, &more);
+                    match side {
+                        Side::Client => waiting.stages.admitted(wait),
+                        Side::Upstream => waiting.journey.admitted(wait),
+                    }
+                    waiting.held.extend(more);
+                }
+                Err(verdict) => {
+                    give_back(&self.plan, &mut waiting.held, true, || now);
+                    return report(waiting.tag, Judgement { verdict, ..waiting.judgement });
+                }
             }
         }
         let Waiting { tag, mut judgement, mut held, waited, took, .. } = waiting;

@@ -3,10 +3,10 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -34,8 +34,8 @@ pub(crate) struct Collected {
     rest: RequestBody,
     /// Whether it has no length in its head.
     is_chunked: bool,
-    /// Its share of the memory for bodies.
-    lease: Lease,
+    /// Its share of the memory for bodies. None of a copy.
+    lease: Option<Lease>,
 }
 
 impl Collected {
@@ -46,18 +46,73 @@ impl Collected {
         is_chunked: bool,
         lease: Lease,
     ) -> Self {
-        Self { data, trailers, rest, is_chunked, lease }
+        Self { data, trailers, rest, is_chunked, lease: Some(lease) }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
         if !self.data.is_empty() {
-            self.lease.remove(self.data.len());
+            if let Some(lease) = &mut self.lease {
+                lease.remove(self.data.len());
+            }
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
         }
         match self.trailers.take() {
             Some(trailers) => Poll::Ready(Some(Ok(trailers))),
             None => self.rest.poll_piece(cx),
         }
+    }
+}
+
+/// A whole body that can be sent several times.
+pub(crate) struct Replayable {
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+    /// Its share of the memory for bodies, held for its `Drop`.
+    _lease: Option<Lease>,
+}
+
+impl Replayable {
+    /// Takes a body if all of it is in memory. Otherwise gives it back as it was.
+    pub(crate) fn of(body: RequestBody, lease: impl FnOnce() -> Lease) -> Result<Self, RequestBody> {
+        match body {
+            RequestBody::Collected(body) if body.rest.is_ended() => {
+                let Collected { data, trailers, lease, .. } = *body;
+                let trailers = trailers.and_then(|frame| frame.into_trailers().ok());
+                Ok(Self { data, trailers, _lease: lease })
+            }
+            RequestBody::H1(body) if body.is_at_hand() => Self::read(RequestBody::H1(body), lease()),
+            RequestBody::H1(_) | RequestBody::H2(_) | RequestBody::Collected(_) => Err(body),
+        }
+    }
+
+    /// Reads a body that is at hand.
+    fn read(mut body: RequestBody, mut lease: Lease) -> Result<Self, RequestBody> {
+        let (mut data, mut trailers) = (BytesMut::new(), None);
+        // What is at hand needs no waking.
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(Ok(frame))) = body.poll_piece(&mut cx) {
+            match frame.into_data() {
+                Ok(piece) => {
+                    lease.add(piece.len());
+                    data.extend_from_slice(&piece);
+                }
+                Err(frame) => trailers = Some(frame),
+            }
+        }
+        let data = data.freeze();
+        if body.is_ended() {
+            let trailers = trailers.and_then(|frame| frame.into_trailers().ok());
+            return Ok(Self { data, trailers, _lease: Some(lease) });
+        }
+        let is_chunked = body.length().is_none();
+        Err(RequestBody::Collected(Box::new(Collected::new(data, trailers, body, is_chunked, lease))))
+    }
+
+    /// The body, to send it once.
+    pub(crate) fn body(&self) -> RequestBody {
+        let trailers = self.trailers.clone().map(Frame::trailers);
+        let (data, rest) = (self.data.clone(), RequestBody::empty());
+        RequestBody::Collected(Box::new(Collected { data, trailers, rest, is_chunked: false, lease: None }))
     }
 }
 

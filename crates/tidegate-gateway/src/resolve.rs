@@ -9,6 +9,7 @@ use tidegate_http::headers::Headers;
 use crate::config::model::Missing;
 use crate::facts::Facts;
 use crate::identity::Caller;
+use crate::interaction::Interaction;
 use crate::key::RequestKey;
 use crate::plan::{Found, RouteLimits, RoutePlan, Site};
 use crate::stages::Side;
@@ -92,6 +93,11 @@ impl<'a> Resolved<'a> {
             RequestKey::Value(key) => Some(key.short_hash()),
             RequestKey::Exempt | RequestKey::Missing(_) => None,
         }
+    }
+
+    /// The route's policy, for its upstream.
+    pub(crate) fn interaction(&self) -> Option<&'a Interaction> {
+        self.route().interaction.as_deref()
     }
 
     /// Whether the upstream has limits.

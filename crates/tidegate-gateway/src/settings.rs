@@ -3,6 +3,7 @@
 mod adaptive;
 mod limits;
 mod lints;
+mod policies;
 mod resolver;
 mod routes;
 #[cfg(test)]
@@ -34,11 +35,13 @@ use crate::tls;
 use adaptive::check_adaptive;
 use limits::{LimitIndexes, check_limits};
 use lints::lints;
+use policies::check_policies;
 use resolver::check_resolver;
 use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
 pub use adaptive::{AdaptiveSettings, Forecaster};
+pub(crate) use policies::{PolicySettings, RetrySettings};
 
 /// A configuration that has been checked.
 pub struct Settings {
@@ -74,6 +77,8 @@ pub struct Settings {
     pub limits: Vec<LimitSettings>,
     /// All upstreams.
     pub upstreams: Vec<UpstreamSettings>,
+    /// All policies.
+    pub(crate) policies: Vec<PolicySettings>,
     /// How their host names are resolved.
     pub(crate) resolver: ResolverSettings,
     /// All routes; the first that matches counts.
@@ -153,6 +158,8 @@ pub struct UpstreamSettings {
     pub request_buffer_bytes: usize,
     /// How much of a response is read ahead of its client.
     pub response_buffer_bytes: usize,
+    /// The index of its policy.
+    pub(crate) policy: Option<usize>,
 }
 
 /// An endpoint of an upstream, as written.
@@ -201,6 +208,8 @@ pub struct RouteSettings {
     pub upstream: usize,
     /// Indexes of its client limits.
     pub limits: Vec<usize>,
+    /// The index of its policy, or of that of its upstream.
+    pub(crate) policy: Option<usize>,
 }
 
 impl Settings {
@@ -226,13 +235,14 @@ impl Settings {
 
         let (limits, indexes) = check_limits(config, problems);
         let indexes = LimitIndexes { good: indexes, written: config.limits.as_ref() };
+        let policies = check_policies(config, problems);
         let upstreams = check_upstreams(config, &indexes, problems);
         let resolver = check_resolver(&config.resolver, problems);
         let routes = check_routes(config, &upstreams, &indexes, problems);
         let limits = with_statuses(limits, &upstreams, config);
         check_use(config, &limits, &indexes, problems);
         let adaptive = check_adaptive(config, &limits, problems);
-        let lints = lints(config, &limits, &upstreams, &routes, &identity.tiers(), admin_listen);
+        let lints = lints(config, &limits, &upstreams, &policies, &routes, &identity.tiers(), admin_listen);
         Some(Self {
             listeners,
             workers: config.workers.unwrap_or_else(cores),
@@ -250,6 +260,7 @@ impl Settings {
             default_tier,
             limits,
             upstreams,
+            policies,
             resolver,
             routes,
             lints,

@@ -7,6 +7,7 @@ use std::time::Instant;
 use http::StatusCode;
 use tidegate_http::activity::Activity;
 use tidegate_http::client::Trouble;
+use tidegate_policy::endpoints::Outcome;
 
 use crate::access_log::Record;
 use crate::admission::Admissions;
@@ -15,6 +16,7 @@ use crate::buffers::Lease;
 use crate::client::Client;
 use crate::cuts::Cut;
 use crate::request_id::RequestId;
+use crate::source::Source;
 use crate::upstream::{Upstream, outcome_of};
 use crate::worker::Worker;
 
@@ -37,6 +39,8 @@ pub(crate) struct Settlement {
     pub(crate) record: Option<Box<Record>>,
     /// The request's id, once there is a response.
     pub(crate) id: Option<RequestId>,
+    /// Where the response comes from, once there is one.
+    pub(crate) source: Option<Source>,
     /// The gateway itself responded to it: metrics of requests leave it out.
     pub(crate) is_local: bool,
 }
@@ -59,6 +63,7 @@ impl Settlement {
             hold: None,
             record: None,
             id: None,
+            source: None,
             is_local: false,
         });
         (settlement, busy_before)
@@ -90,6 +95,9 @@ impl Settlement {
             let (gateway, pool) = (&self.worker.gateway, upstream.endpoints.pool());
             // How long the response took until then says nothing about the next one.
             let outcome = outcome_of(trouble, None);
+            if let (Outcome::Failure { cause, .. }, Some(call)) = (outcome, &hold.recorded) {
+                call.broke_off(cause, gateway.now());
+            }
             if let Some(change) = pool.balancer.record(&hold.in_flight, outcome, gateway.now()) {
                 gateway.note_endpoint_change(&upstream.name, &pool, change);
             }
@@ -111,7 +119,7 @@ impl Drop for Settlement {
         let metrics = self.worker.metrics();
         metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
         if !self.is_local {
-            metrics.ended(self.status, took);
+            metrics.ended(self.status, self.source, took);
         }
         if let (Some(record), Some(log)) = (self.record.take(), self.worker.gateway.access_log()) {
             log.write(&record, self.status, self.bytes, self.is_whole, took);

@@ -20,6 +20,7 @@ pub(crate) struct Upstream {
     pub(crate) preserve_host: bool,
     /// Limits on requests to it, by index.
     pub(crate) limits: Vec<usize>,
+    pub(crate) connect_timeout: Duration,
     /// How much of a request's body is read before the request takes a connection.
     pub(crate) request_buffer_bytes: usize,
     /// How much of a response is read ahead of its client.
@@ -53,6 +54,7 @@ impl Upstream {
             name: settings.name,
             preserve_host: settings.preserve_host,
             limits: settings.limits,
+            connect_timeout: settings.bounds.connect_timeout,
             request_buffer_bytes: settings.request_buffer_bytes,
             response_buffer_bytes: settings.response_buffer_bytes,
             hash_key: (settings.balancing.balance == Balance::Hash).then_some(settings.hash_key),
@@ -64,12 +66,12 @@ impl Upstream {
         }
     }
 
-    /// Records a response.
-    pub(crate) fn responded(&self, took: Duration, status: StatusCode) {
+    /// Records a response to an attempt, counted from 1.
+    pub(crate) fn responded(&self, attempt: u32, took: Duration, status: StatusCode) {
         if self.stats.failing.load(Ordering::Relaxed) {
             self.stats.failing.store(false, Ordering::Relaxed);
         }
-        self.stats.metrics.responded(took, status);
+        self.stats.metrics.responded(attempt, took, status);
     }
 
     /// Whether a response with this status counts as a failure of its endpoint.

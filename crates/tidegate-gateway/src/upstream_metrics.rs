@@ -2,18 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
 use tidegate_serve::{Buckets, Counter, Histogram, HistogramSnapshot};
+
+/// The words for the attempts after the first.
+const LATER_ATTEMPTS: [&str; 4] = ["2", "3", "4", "5+"];
 
 /// Slower responses are counted separately.
 const LONG_RESPONSE: Duration = Duration::from_secs(5);
 
 /// Metrics of an upstream. All workers share them: the cost of that is small beside the request itself.
 pub(crate) struct UpstreamMetrics {
+    /// Of first attempts.
     pub(crate) latency: Histogram,
+    /// Of the attempts after the first, in the order of [`LATER_ATTEMPTS`]. Made when there is one.
+    later: [OnceLock<Histogram>; LATER_ATTEMPTS.len()],
+    /// How many of `errors` came to attempts after the first.
+    later_errors: Counter,
     pub(crate) longest_nanos: AtomicU64,
     pub(crate) long: Counter,
     /// Statuses from 500 to 599.
@@ -25,6 +33,8 @@ impl UpstreamMetrics {
     pub(crate) fn new() -> Self {
         Self {
             latency: Histogram::new(&fine_buckets()),
+            later: [const { OnceLock::new() }; LATER_ATTEMPTS.len()],
+            later_errors: Counter::new(),
             longest_nanos: AtomicU64::new(0),
             long: Counter::new(),
             errors: Box::new([const { Counter::new() }; 100]),
@@ -32,9 +42,14 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Records a response: how long it took, and its status.
-    pub(crate) fn responded(&self, took: Duration, status: http::StatusCode) {
-        self.latency.observe(took);
+    /// Records a response to an attempt, counted from 1: how long it took, and its status.
+    pub(crate) fn responded(&self, attempt: u32, took: Duration, status: http::StatusCode) {
+        if attempt <= 1 {
+            self.latency.observe(took);
+        } else {
+            let index = (attempt as usize - 2).min(LATER_ATTEMPTS.len() - 1);
+            self.later[index].get_or_init(|| Histogram::new(&buckets(&LATENCY_MICROS))).observe(took);
+        }
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if nanos > self.longest_nanos.load(Ordering::Relaxed) {
             self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
@@ -44,12 +59,16 @@ impl UpstreamMetrics {
         }
         if let Some(counter) = status.as_u16().checked_sub(500).and_then(|index| self.errors.get(usize::from(index))) {
             counter.inc();
+            if attempt > 1 {
+                self.later_errors.inc();
+            }
         }
     }
 
-    /// Responses with a status of 5xx.
-    pub(crate) fn errors(&self) -> u64 {
-        self.errors.iter().map(Counter::get).sum()
+    /// First attempts whose response has a status of 5xx. Retries are left out: they show the same trouble again.
+    pub(crate) fn first_errors(&self) -> u64 {
+        let all: u64 = self.errors.iter().map(Counter::get).sum();
+        all.saturating_sub(self.later_errors.get())
     }
 
     /// Responses by status, from 500 on.
@@ -67,11 +86,14 @@ impl UpstreamMetrics {
         self.troubles().values().sum()
     }
 
-    /// Latencies in the buckets of the metrics page, which are fewer than they are counted in.
-    pub(crate) fn shown_latency(&self) -> HistogramSnapshot {
-        let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
-        shown.merge(&self.latency);
-        shown
+    /// Latencies by attempt, in the buckets of the metrics page, which are fewer than those of first attempts.
+    pub(crate) fn shown_latencies(&self) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {
+        let later = LATER_ATTEMPTS.iter().zip(&self.later).filter_map(|(word, latency)| Some((*word, latency.get()?)));
+        [("1", &self.latency)].into_iter().chain(later).map(|(word, latency)| {
+            let mut shown = HistogramSnapshot::empty(&buckets(&LATENCY_MICROS));
+            shown.merge(latency);
+            (word, shown)
+        })
     }
 
     /// Records a request without a response, or with an incomplete one.

@@ -11,6 +11,7 @@ mod loopback;
 pub mod moment;
 pub mod object;
 mod problems;
+mod retry_after;
 pub mod table;
 mod utc;
 
@@ -18,4 +19,5 @@ pub use grouped::{counted, grouped};
 pub use http_url::HttpUrl;
 pub use loopback::is_loopback;
 pub use problems::{Problem, Problems, shortened};
+pub use retry_after::retry_after;
 pub use utc::Utc;

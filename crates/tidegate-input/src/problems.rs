@@ -57,6 +57,11 @@ impl Problems {
         result.map_err(|error| self.add(path, error.to_string())).ok()
     }
 
+    /// Whether something is wrong at `path`.
+    pub fn has(&self, path: &str) -> bool {
+        self.found.borrow().iter().any(|problem| problem.path == path)
+    }
+
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.found.borrow().is_empty()

@@ -72,12 +72,12 @@ fn a_request_that_can_t_connect_goes_to_another_target() {
     let failures = targets(&scenario, &outcome)[0]["failures"].as_u64();
     assert!(failures.is_some_and(|failures| (100..200).contains(&failures)), "it is tried in vain: {failures:?}");
     assert_eq!(Scores::of(&scenario, &outcome).load_back, Some(0.0));
-    // A request is sent to three at the most, and each attempt takes a turn: one that begins with the first of them
-    // fails, the next has the turn of the fourth.
+    // A request is sent to three at the most. Three of four begin with a dead one, and a third of these do not get to the
+    // one that is left.
     let three = format!("targets: 4\n{off}faults: [{}, {}, {}]\n", kill(1), kill(2), kill(3));
     let (_, outcome) = run(&three);
     let errors = outcome.observation.rows[2].all().target_errors;
-    assert_eq!(errors, 100, "every other request of that second");
+    assert!((40..=60).contains(&errors), "a quarter of that second's 200 requests: {errors}");
     let (scenario, outcome) = run(&format!("targets: 2\n{off}faults: [{}, {}]\n", kill(1), kill(2)));
     let errors: Vec<u64> = outcome.observation.rows.iter().map(|row| row.all().target_errors).collect();
     assert!(errors[2..4] == [200, 200] && errors[0] == 0 && errors[5] == 0, "none is left: {errors:?}");

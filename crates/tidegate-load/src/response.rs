@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use chunks::Chunks;
 use tidegate_http::framing::{BodyEnd, read_response};
+use tidegate_input::retry_after;
 
 /// The longest head that is read.
 const LONGEST_HEAD: usize = 65_536;
@@ -133,7 +134,7 @@ impl ResponseReader {
 
     fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, After)>, NotHttp> {
         let read = read_response(bytes, LONGEST_HEAD, self.is_bodiless, |head| {
-            let retry_after = head.last("retry-after").and_then(retry_after);
+            let retry_after = head.last("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
             let received = Received { status: head.status.as_u16(), is_kept: head.keep_alive, retry_after };
             (head.length, head.body_end, received)
         });
@@ -151,22 +152,6 @@ impl ResponseReader {
         };
         Ok(Some((used, after)))
     }
-}
-
-/// Digits and nothing else: Rust would take a sign, too.
-fn number(value: &[u8]) -> Option<u64> {
-    let digits = str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
-    digits.parse().ok()
-}
-
-/// Seconds, or a date. What is neither is ignored.
-pub(crate) fn retry_after(value: &[u8]) -> Option<Duration> {
-    if let Some(seconds) = number(value) {
-        return Some(Duration::from_secs(seconds.min(u32::MAX.into())));
-    }
-    let text = str::from_utf8(value).ok()?;
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -261,12 +246,6 @@ mod tests {
         let mut response = ResponseReader::new(false);
         let read = response.feed(b"HTTP/1.1 429 Too Many\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(read.expect("HTTP").expect("whole").retry_after, Some(Duration::from_secs(7)));
-        let past = retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(past, Some(Duration::ZERO));
-        assert_eq!(retry_after(b"99999999999"), Some(Duration::from_secs(u32::MAX.into())), "as good as never");
-        for odd in ["", "-1", "+1", "soon", "1.5"] {
-            assert_eq!(retry_after(odd.as_bytes()), None, "{odd}");
-        }
     }
 
     #[test]

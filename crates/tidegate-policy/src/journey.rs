@@ -46,7 +46,8 @@ pub enum Step {
     Delay(Duration),
     /// Take a slot of the bulkhead, waiting for this long at most. If there is none, the journey ends.
     Enter(Duration),
-    /// Ask the breaker whether it still permits the call: time has passed. If it does not, the journey ends.
+    /// Ask the breaker whether it still permits the call, because time has passed, or permits another one after an
+    /// attempt that could not be sent. If it does not, the journey ends.
     AskAgain,
     /// Send the request. Report a failure with [`Journey::failed`].
     Attempt {
@@ -66,7 +67,8 @@ pub struct FailedAttempt {
     pub is_retryable: bool,
     /// Whether the request can be sent again: it is known whole, and sending it twice does no harm.
     pub is_repeatable: bool,
-    /// How long the upstream wants to be left alone.
+    /// How long the upstream wants to be left alone. Longer than the time that is left, or without a timeout than the
+    /// longest pause, it ends the attempts.
     pub retry_after: Option<Duration>,
 }
 
@@ -216,7 +218,8 @@ impl Journey {
         }
         let pause = retry.backoff.pause(self.attempts, self.last_pause, random);
         let pause = pause.max(failed.retry_after.unwrap_or_default());
-        if self.time_left(now).is_some_and(|left| pause >= left) {
+        // Without a timeout, the upstream could make the request wait for as long as it likes.
+        if self.time_left(now).map_or(pause > retry.backoff.max(), |left| pause >= left) {
             return Err(NoRetry::NoTime);
         }
         if !take_budget() {
@@ -224,6 +227,16 @@ impl Journey {
         }
         self.pause = Some(pause);
         Ok(())
+    }
+
+    /// An attempt could not be sent, and goes to another endpoint at once, with what it holds of limits and of the
+    /// bulkhead: only the breaker is asked again. False if all attempts were made.
+    pub fn elsewhere(&mut self) -> bool {
+        let may = self.terms.retry.is_none_or(|retry| self.attempts < retry.attempts);
+        if may {
+            (self.next, self.has_waited) = (Next::AskAgain, true);
+        }
+        may
     }
 
     /// How many attempts have begun.

@@ -83,6 +83,27 @@ fn after_a_wait_the_breaker_is_asked_again() {
     assert!(matches!(journey.next(NOW), Step::Attempt { .. }));
 }
 
+/// Only the breaker has to know: the slot and what was taken at limits are still held.
+#[test]
+fn an_attempt_that_could_not_be_sent_goes_elsewhere_with_what_it_holds() {
+    let mut journey = Journey::new(everything(), NOW);
+    while !matches!(journey.next(NOW), Step::Attempt { .. }) {}
+    assert!(journey.elsewhere());
+    assert_eq!(journey.next(NOW), Step::AskAgain);
+    assert!(matches!(journey.next(NOW), Step::Attempt { .. }));
+    assert!(journey.elsewhere());
+    assert_eq!(journey.next(NOW), Step::AskAgain);
+    assert!(matches!(journey.next(NOW), Step::Attempt { .. }));
+    assert!(!journey.elsewhere(), "three attempts were made, and no more are permitted");
+    assert_eq!(journey.failed(FAILED, NOW, 0, || true), Err(NoRetry::Exhausted));
+
+    let mut journey = Journey::new(Terms { retry: None, has_breaker: false, ..everything() }, NOW);
+    for _ in 0..5 {
+        while !matches!(journey.next(NOW), Step::Attempt { .. }) {}
+        assert!(journey.elsewhere(), "without retries the driver bounds them");
+    }
+}
+
 /// The attempts of a journey: when each began, and how long it may take.
 fn attempts(journey: &mut Journey, lasts: Duration, failed: FailedAttempt) -> (Vec<(u64, Option<u64>)>, NoRetry) {
     let (mut now, mut begun) = (NOW, Vec::new());

@@ -20,7 +20,7 @@ pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
     let mut latency: Option<HistogramSnapshot> = None;
     for upstream in protected_upstreams(plan, limit.name()) {
         let metrics = &upstream.stats.metrics;
-        totals.errors += metrics.errors();
+        totals.errors += metrics.first_errors();
         totals.failed += metrics.failures();
         let counted = metrics.latency.snapshot();
         match &mut latency {

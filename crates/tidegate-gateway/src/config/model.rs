@@ -6,6 +6,7 @@ mod adaptive;
 mod endpoint;
 mod identity;
 mod limit;
+mod policy;
 mod redis;
 mod resolver;
 mod upstream;
@@ -25,6 +26,7 @@ pub use adaptive::{Adaptive, AdaptiveMode};
 pub use endpoint::{Ejection, Endpoint, HealthCheck, WeightedEndpoint};
 pub use identity::{ApiKey, ApiKeys, Identity, Jwt, TrustedHeaders};
 pub use limit::{Limit, Missing, Numbers, Soft, State, TierNumbers, Unlimited, default_limit};
+pub use policy::{Breaker, BreakerWindow, Bulkhead, Jitter, Policy, Retry, RetryBudget};
 pub use redis::Redis;
 pub(crate) use resolver::MOST_SERVERS;
 pub use resolver::Resolver;
@@ -84,6 +86,9 @@ section! {
         /// Upstreams by name: the services that the gateway protects. Default: one named `default` at
         /// `http://127.0.0.1:8081`.
         pub upstreams: BTreeMap<String, Upstream>;
+        /// Policies by name: timeouts, retries, breakers and bulkheads around the attempts at an upstream. An upstream
+        /// or a route names the one that is in force.
+        pub policies: BTreeMap<String, Policy>;
         /// How host names of upstreams are resolved.
         pub resolver: Resolver;
         /// Routes. The first that matches a request decides its upstream and limits. Default: one route, which sends

@@ -197,7 +197,8 @@ mod tests {
                 with_words.extend((!meanings.is_empty()).then_some(field.as_str()));
             }
         }
-        let expected = ["format", "mode", "missing", "state", "tiers", "format", "level", "on_failure", "balance"];
+        let expected =
+            ["format", "mode", "missing", "state", "tiers", "format", "level", "on_failure", "jitter", "balance"];
         assert_eq!(with_words, expected);
         assert!(reference().contains("\n  - `share`: They all share one key.\n  - `ip`: They are counted"));
     }

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
-use tidegate_policy::endpoints::Balance;
+use tidegate_policy::endpoints::{Balance, Cause};
 use tidegate_policy::{Decision, Limiter as _, Rule, Timestamp};
 
-use super::{LimitSettings, RouteSettings, UpstreamSettings};
+use super::{LimitSettings, PolicySettings, RouteSettings, UpstreamSettings};
 use crate::config::Problem;
 use crate::config::model::{self, AdaptiveMode, Config, Missing, Route};
 use crate::config::own_paths::is_local;
 use crate::config::secret::Secret;
+use crate::config::span::Span;
 use crate::routes::{Hidden, Matcher, hidden};
 
 /// All warnings about a valid configuration. `known_tiers`: the tiers of API keys, and the default one.
@@ -19,6 +21,7 @@ pub(super) fn lints(
     config: &Config,
     limits: &[LimitSettings],
     upstreams: &[UpstreamSettings],
+    policies: &[PolicySettings],
     routes: &[RouteSettings],
     known_tiers: &BTreeSet<&str>,
     admin_listen: Option<SocketAddr>,
@@ -30,6 +33,9 @@ pub(super) fn lints(
     lint_tiers(config, known_tiers, &mut lints);
     lint_routes(config, &mut lints);
     lint_upstreams(config, upstreams, &mut lints);
+    for (index, policy) in policies.iter().enumerate() {
+        lint_policy(index, policy, upstreams, routes, &mut lints);
+    }
     lint_adaptation(config, &mut lints);
     if config.identity.trusted_headers.is_some() && config.trusted_proxies.is_empty() {
         add(&mut lints, "identity.trusted_headers", "have no effect: `trusted_proxies` is empty");
@@ -128,6 +134,100 @@ fn lint_upstreams(config: &Config, upstreams: &[UpstreamSettings], lints: &mut V
     let mut hosts = upstreams.iter().flat_map(|upstream| &upstream.endpoints).map(|endpoint| &endpoint.host);
     if !config.resolver.servers.is_empty() && hosts.all(|host| host.parse::<IpAddr>().is_ok()) {
         add(lints, "resolver.servers", "has no effect: no endpoint has a host name");
+    }
+}
+
+fn lint_policy(
+    index: usize,
+    policy: &PolicySettings,
+    upstreams: &[UpstreamSettings],
+    routes: &[RouteSettings],
+    lints: &mut Vec<Problem>,
+) {
+    let path = format!("policies.{}", policy.name);
+    let PolicySettings { terms, breaker, bulkhead, .. } = policy;
+    if terms.timeout.is_none() && terms.attempt_timeout.is_none() && terms.retry.is_none() && breaker.is_none() {
+        if bulkhead.is_none() {
+            add(lints, &path, "does nothing: it has no timeout, no retry, no breaker and no bulkhead");
+        }
+    } else {
+        lint_times(&path, policy, lints);
+    }
+    let mut used: Vec<&UpstreamSettings> = routes
+        .iter()
+        .filter(|route| route.policy == Some(index))
+        .filter_map(|route| upstreams.get(route.upstream))
+        .collect();
+    used.dedup_by_key(|upstream| upstream.name.clone());
+    if used.is_empty() {
+        add(lints, &path, "is in force for no route");
+    }
+    for UpstreamSettings { name, bounds, endpoints, .. } in used {
+        let connections = bounds.max_connections.saturating_mul(endpoints.len());
+        if let Some(bulkhead) = bulkhead.filter(|bulkhead| bulkhead.limit as usize > connections) {
+            let message = format!(
+                "is never reached: upstream `{name}` has at most {connections} connections (`max_connections` for each \
+                 endpoint), got {}",
+                bulkhead.limit
+            );
+            add(lints, format!("{path}.bulkhead.limit"), message);
+        }
+        let slow = breaker.and_then(|breaker| breaker.slow).map(|slow| slow.threshold);
+        if slow.is_some_and(|slow| slow >= bounds.response_timeout) {
+            let longest = Span::of(bounds.response_timeout);
+            let message = format!("has no effect: `answer_timeout` of upstream `{name}` ends attempts after {longest}");
+            add(lints, format!("{path}.breaker.slow"), message);
+        }
+    }
+}
+
+/// Times of a policy that do not fit together.
+fn lint_times(path: &str, policy: &PolicySettings, lints: &mut Vec<Problem>) {
+    let terms = &policy.terms;
+    let (timeout, attempt_timeout) = (terms.timeout.map(Span::of), terms.attempt_timeout.map(Span::of));
+    if let (Some(timeout), Some(attempt)) = (timeout, attempt_timeout)
+        && attempt >= timeout
+    {
+        let message = format!("has no effect: `timeout` ends attempts after {timeout}");
+        add(lints, format!("{path}.attempt_timeout"), message);
+    }
+    let longest = terms.attempt_timeout.into_iter().chain(terms.timeout).min();
+    let slow = policy.breaker.and_then(|breaker| breaker.slow).map(|slow| slow.threshold);
+    if let (Some(slow), Some(longest)) = (slow, longest)
+        && slow >= longest
+    {
+        let message = format!("has no effect: a timeout ends attempts after {}", Span::of(longest));
+        add(lints, format!("{path}.breaker.slow"), message);
+    }
+    let Some(retry) = terms.retry else { return };
+    if retry.attempts == 1 {
+        add(lints, format!("{path}.retry.attempts"), "1 means no retries: `retry` has no effect");
+        return;
+    }
+    let Some(timeout) = terms.timeout else { return };
+    let mut last = Duration::ZERO;
+    let pauses = (1..retry.attempts).map(|number| {
+        last = retry.backoff.range(number, last).0;
+        last
+    });
+    let pauses: Duration = pauses.sum();
+    let repeats_timeouts = policy.retry.as_ref().is_some_and(|retry| retry.on.has(Cause::Timeout));
+    match terms.attempt_timeout {
+        None if repeats_timeouts => {
+            let message = "without `attempt_timeout`, one attempt may take all of it: timeouts are never repeated";
+            add(lints, format!("{path}.timeout"), message);
+        }
+        attempt => {
+            let needed = attempt.unwrap_or_default().saturating_mul(retry.attempts).saturating_add(pauses);
+            if needed > timeout && attempt.is_some_and(|attempt| attempt < timeout) {
+                let message = format!(
+                    "is too short for {} attempts that time out, with the least pauses between them: they take {}",
+                    retry.attempts,
+                    Span::of(needed)
+                );
+                add(lints, format!("{path}.timeout"), message);
+            }
+        }
     }
 }
 

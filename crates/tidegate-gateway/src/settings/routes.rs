@@ -8,6 +8,7 @@ use tidegate_policy::MAX_LEVELS;
 use tidegate_store::Name;
 
 use super::limits::{LimitIndexes, list, named};
+use super::policies::named_policy;
 use super::{LimitSettings, RouteSettings, UpstreamSettings};
 use crate::config::model::{self, Config};
 use crate::routes::Matcher;
@@ -46,10 +47,12 @@ pub(super) fn check_routes(
             let message = format!("must be at most {MAX_LEVELS} with `common_limits`, got {}", limits.len());
             problems.add(format!("{path}.limits"), message);
         }
+        let policy = named_policy(&format!("{path}.policy"), route.policy.as_deref(), config, problems);
         let matcher =
             Matcher::new(route).map_err(|(field, reason)| problems.add(format!("{path}.{field}"), reason)).ok();
         if let (Some(upstream), Some(matcher)) = (upstream, matcher) {
-            routes.push(RouteSettings { name: name.into(), matcher, upstream, limits });
+            let policy = policy.or_else(|| upstreams.get(upstream)?.policy);
+            routes.push(RouteSettings { name: name.into(), matcher, upstream, limits, policy });
         }
     }
     routes

@@ -88,7 +88,11 @@ impl Walk {
 /// The settings that a section can't be without.
 fn required(section: &Value) -> Map<String, Value> {
     let names = section["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let value = |rule: &Value| if rule["type"] == "array" { json!([]) } else { json!("x") };
+    let value = |rule: &Value| match rule["type"].as_str() {
+        Some("array") => json!([]),
+        Some("integer") => rule["minimum"].clone(),
+        _ => json!("x"),
+    };
     names.map(|name| (name.to_owned(), value(&section["properties"][name]))).collect()
 }
 

@@ -14,6 +14,7 @@ use tidegate_serve::tls::SystemRoots;
 use tidegate_store::Name;
 
 use super::limits::{LimitIndexes, named};
+use super::policies::named_policy;
 use super::{EndpointEntry, HealthCheckSettings, UpstreamSettings};
 use crate::config::model::{self, Config, DEFAULT_UPSTREAM};
 use crate::config::ranges::Ranged as _;
@@ -31,14 +32,16 @@ pub(super) fn check_upstreams(
     let usual = BTreeMap::from([("default".to_owned(), model::Upstream::at(DEFAULT_UPSTREAM))]);
     let written = if config.upstreams.is_empty() { &usual } else { &config.upstreams };
     let system = SystemRoots::default();
-    let checked =
-        written.iter().filter_map(|(name, upstream)| check_upstream(name, upstream, indexes, &system, problems));
+    let checked = written
+        .iter()
+        .filter_map(|(name, upstream)| check_upstream(name, upstream, config, indexes, &system, problems));
     checked.collect()
 }
 
 fn check_upstream(
     name: &str,
     upstream: &model::Upstream,
+    config: &Config,
     indexes: &LimitIndexes<'_>,
     system: &SystemRoots,
     problems: &Problems,
@@ -50,6 +53,7 @@ fn check_upstream(
         problems.add(format!("{path}.limits"), format!("must be at most {MAX_LEVELS}, got {}", limits.len()));
     }
     let health_check = upstream.health_check.as_ref().map(|check| check_health_check(&path, check, problems));
+    let policy = named_policy(&format!("{path}.policy"), upstream.policy.as_deref(), config, problems);
     let hash_key = problems.ok(&format!("{path}.hash_key"), upstream.hash_key().parse::<KeyParts>());
     let failure_statuses = statuses(&format!("{path}.ejection.statuses"), &upstream.ejection.statuses, problems);
     let endpoints = check_endpoints(&path, upstream, system, problems)?;
@@ -74,6 +78,7 @@ fn check_upstream(
         limits,
         request_buffer_bytes: upstream.request_buffer_bytes(),
         response_buffer_bytes: upstream.response_buffer_bytes(),
+        policy,
     })
 }
 

@@ -10,16 +10,18 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use http::Request;
+use tidegate_input::retry_after;
 
 use super::exchange::{Done, Exchange, Failure};
 use super::polled::{Intake, Polled};
 use crate::record::Cause;
-use crate::response::{Received, retry_after};
+use crate::response::Received;
 use crate::wire::{Secured, Wire};
 
 /// Requests at once, until the other side has sent its limit.
@@ -295,8 +297,10 @@ impl Stream {
                 Reading::Head(response) => match std::task::ready!(Pin::new(response).poll(&mut cx)) {
                     Err(error) => return Poll::Ready(Err(reason(&error))),
                     Ok(response) => {
-                        let retry_after =
-                            response.headers().get("retry-after").and_then(|value| retry_after(value.as_bytes()));
+                        let retry_after = response
+                            .headers()
+                            .get("retry-after")
+                            .and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
                         let reported = Received { status: response.status().as_u16(), is_kept: true, retry_after };
                         self.reading = Reading::Body(reported, response.into_body());
                     }

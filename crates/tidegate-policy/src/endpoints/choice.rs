@@ -61,7 +61,10 @@ impl Balancer {
         }
         match &self.method {
             Method::LeastRequests(shares) => self.least_requests(shares, now, random, tried),
-            Method::RoundRobin(schedule) => self.in_turn(schedule, now, random, tried),
+            Method::RoundRobin(schedule) if tried.is_empty() => self.in_turn(schedule, now, random, tried),
+            // Another attempt takes no turn: with two endpoints, requests and their retries would keep in step, and
+            // each request would meet the one that fails first.
+            Method::RoundRobin(_) => self.find_least_requests(now, random, tried),
             Method::Hash(table) => self.by_key(table, now, key, tried),
         }
     }

@@ -32,6 +32,12 @@ impl Tried {
         Self { indexes: [0; Self::MAX], count: 0 }
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Remembers the endpoint at `index`.
     pub fn insert(&mut self, index: usize) {
         if !self.contains(index) {

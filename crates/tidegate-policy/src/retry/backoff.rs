@@ -46,6 +46,11 @@ impl Backoff {
         Ok(Self { base, max, factor, jitter })
     }
 
+    /// The longest pause.
+    pub const fn max(&self) -> Duration {
+        self.max
+    }
+
     /// The shortest and the longest pause before a retry, counted from 1, after a last pause.
     pub fn range(&self, retry: u32, last: Duration) -> (Duration, Duration) {
         let (base, max) = (self.base.as_secs_f64(), self.max.as_secs_f64());

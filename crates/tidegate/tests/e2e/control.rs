@@ -14,6 +14,7 @@ mod command_line;
 mod config_api;
 mod environment;
 mod evasion;
+mod every_setting;
 mod examples;
 mod gate;
 mod hidden_routes;

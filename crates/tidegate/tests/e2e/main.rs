@@ -9,6 +9,7 @@ mod forecast;
 mod framing;
 mod lab;
 mod load;
+mod policies;
 mod protocols;
 mod shared;
 mod target;

@@ -68,6 +68,8 @@ section! {
         /// Limits on requests to it from all clients together; they reject with 503.
         #[serde(default)]
         pub limits: Vec<String>;
+        /// Name of the policy for requests to it. Default: none.
+        pub policy: Option<String>;
     }
 }
 
@@ -100,5 +102,7 @@ section! {
         pub upstream: Option<String>;
         /// Names of limits, besides `common_limits`.
         pub limits: Vec<String>;
+        /// Name of the policy for its requests. Default: that of the upstream.
+        pub policy: Option<String>;
     }
 }

@@ -1,0 +1,199 @@
+//! Interactions: a policy in force for an upstream, with what its breaker, its retry budget and its bulkhead know. All
+//! workers share it, and it outlives a reload.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tidegate_policy::breaker::{Breaker, Call, Phase, Transition, Trigger, Verdict};
+use tidegate_policy::endpoints::Cause;
+use tidegate_policy::journey::{NoRetry, Terms};
+use tidegate_policy::retry::RetryBudget;
+use tidegate_policy::{FailureSet, InvalidSetting, Timestamp};
+use tidegate_serve::{Counter, Log};
+use tidegate_wait::Bulkhead;
+
+use crate::attempt_hold::RecordedCall;
+use crate::settings::{PolicySettings, RetrySettings};
+
+/// A policy in force for an upstream.
+pub(crate) struct Interaction {
+    pub(crate) policy: Box<str>,
+    pub(crate) upstream: Box<str>,
+    pub(crate) terms: Terms,
+    pub(crate) retry: Option<RetrySettings>,
+    /// What the breaker counts as failures.
+    pub(crate) failures: FailureSet,
+    pub(crate) breaker: Option<Arc<Breaker>>,
+    pub(crate) budget: Option<Arc<RetryBudget>>,
+    pub(crate) bulkhead: Option<Bulkhead>,
+    pub(crate) stats: Arc<InteractionStats>,
+}
+
+/// What is counted of an interaction, besides what its parts count.
+#[derive(Default)]
+pub(crate) struct InteractionStats {
+    /// Failures that were worth another attempt and got none, in the order of [`NOT_REPEATED`].
+    not_repeated: [Counter; NOT_REPEATED.len()],
+    /// Requests sent again because a kept connection had ended.
+    pub(crate) resent: Counter,
+}
+
+/// Why a failure that is worth another attempt gets none, with the words for it in metrics.
+pub(crate) const NOT_REPEATED: [(NoRetry, &str); 4] = [
+    (NoRetry::NotRepeatable, "unsafe"),
+    (NoRetry::Exhausted, "attempts"),
+    (NoRetry::NoTime, "time"),
+    (NoRetry::NoBudget, "budget"),
+];
+
+impl InteractionStats {
+    /// Counts a failure that is not followed by another attempt.
+    pub(crate) fn not_repeated(&self, why: NoRetry) {
+        if let Some(index) = NOT_REPEATED.iter().position(|(known, _)| *known == why) {
+            self.not_repeated[index].inc();
+        }
+    }
+
+    /// Such failures by word.
+    pub(crate) fn all_not_repeated(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        NOT_REPEATED.iter().zip(&self.not_repeated).map(|((_, word), counter)| (*word, counter.get()))
+    }
+}
+
+impl Interaction {
+    /// The policy for the upstream, which has limits of its own or has none. What is known of an interaction of the
+    /// same names is kept.
+    pub(crate) fn new(
+        policy: &PolicySettings,
+        upstream: &str,
+        has_limits: bool,
+        known: Option<&Self>,
+        log: Option<&Log>,
+    ) -> Result<Self, String> {
+        let invalid =
+            |part: &'static str| move |invalid: InvalidSetting| format!("policies.{}.{part}.{}", policy.name, invalid);
+        let breaker = match (policy.breaker, known.and_then(|known| known.breaker.as_ref())) {
+            (None, _) => None,
+            (Some(settings), Some(known)) => {
+                known.change(settings).map_err(invalid("breaker"))?;
+                Some(Arc::clone(known))
+            }
+            (Some(settings), None) => {
+                let breaker = Breaker::new(settings).map_err(invalid("breaker"))?;
+                let listener = log.map(|log| listener(log, &policy.name, upstream));
+                Some(Arc::new(if let Some(listener) = listener { breaker.with_listener(listener) } else { breaker }))
+            }
+        };
+        let budget = match (&policy.retry, known.and_then(|known| known.budget.as_ref())) {
+            (None, _) => None,
+            (Some(retry), Some(known)) => {
+                known.change(retry.budget).map_err(invalid("retry.budget"))?;
+                Some(Arc::clone(known))
+            }
+            (Some(retry), None) => Some(Arc::new(RetryBudget::new(retry.budget).map_err(invalid("retry.budget"))?)),
+        };
+        let bulkhead = match (policy.bulkhead, known.and_then(|known| known.bulkhead.as_ref())) {
+            (None, _) => None,
+            (Some(settings), Some(known)) => {
+                known.change(settings).map_err(invalid("bulkhead"))?;
+                Some(known.clone())
+            }
+            (Some(settings), None) => Some(Bulkhead::new(settings).map_err(invalid("bulkhead"))?),
+        };
+        Ok(Self {
+            policy: policy.name.clone(),
+            upstream: upstream.into(),
+            terms: Terms { has_limits, ..policy.terms },
+            retry: policy.retry.clone(),
+            failures: policy.failures,
+            breaker,
+            budget,
+            bulkhead,
+            stats: known.map_or_else(Arc::default, |known| Arc::clone(&known.stats)),
+        })
+    }
+}
+
+impl Interaction {
+    /// A call has been responded to. Returns what has to know if its body breaks off.
+    pub(crate) fn responded(
+        &self,
+        call: Call,
+        status: StatusCode,
+        took: Duration,
+        now: Timestamp,
+    ) -> Option<RecordedCall> {
+        let breaker = self.breaker.as_ref()?;
+        let is_failure = self.failures.has_status(status.as_u16());
+        let verdict = if is_failure { Verdict::Failure } else { Verdict::Success };
+        let generation = breaker.record(call, verdict, took, now);
+        // One failure is enough.
+        let recorded = || RecordedCall { breaker: Arc::clone(breaker), generation, failures: self.failures };
+        (!is_failure).then(recorded)
+    }
+
+    /// A call has got no response. A way to fail that does not count says nothing.
+    pub(crate) fn failed(&self, call: Call, cause: Cause, took: Duration, now: Timestamp) {
+        if let Some(breaker) = self.breaker.as_ref().filter(|_| self.failures.has(cause)) {
+            breaker.record(call, Verdict::Failure, took, now);
+        }
+    }
+
+    /// A request was sent again so many times, because kept connections had ended. That leaves less for retries.
+    pub(crate) fn note_resent(&self, times: u64, now: Timestamp) {
+        self.stats.resent.add(times);
+        if let Some(budget) = &self.budget {
+            (0..times).for_each(|_| budget.spend(now));
+        }
+    }
+}
+
+/// Logs each transition of a breaker.
+fn listener(log: &Log, policy: &str, upstream: &str) -> impl Fn(&Transition) + Send + Sync + 'static {
+    let (log, name) = (log.clone(), format!("breaker of `{upstream}` (policy `{policy}`)"));
+    move |transition| {
+        let line = format!("{name} {}", transition_text(transition));
+        if transition.to == Phase::Closed { log.info("Breaker", line) } else { log.warn("Breaker", line) }
+    }
+}
+
+/// What has become of a breaker, as a text that goes on after its name.
+fn transition_text(transition: &Transition) -> String {
+    let what = match (transition.to, transition.open_for) {
+        (Phase::Closed, _) => "is closed".to_owned(),
+        (Phase::HalfOpen, _) => "is half-open".to_owned(),
+        (Phase::Open, Some(span)) => format!("is open for {} s", span.as_secs_f64()),
+        (Phase::Open, None) => "is open".to_owned(),
+    };
+    let why = match transition.trigger {
+        Trigger::Failures { failures, calls } => format!("{failures} of {calls} attempts failed"),
+        Trigger::Slow { slow, calls } => format!("{slow} of {calls} attempts were slow"),
+        Trigger::Consecutive { failures } => format!("{failures} attempts failed in a row"),
+        Trigger::OpenTimeOver => "it was open for long enough".to_owned(),
+        Trigger::ProbesSucceeded => "all probes succeeded".to_owned(),
+        Trigger::ProbeFailed => "a probe failed".to_owned(),
+        Trigger::ProbesSlow => "too many probes were slow".to_owned(),
+        Trigger::ProbesTimedOut => "probes did not end in time".to_owned(),
+        Trigger::Operator(forced) => format!("set to `{}` by an operator", forced.name()),
+    };
+    format!("{what}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transition_says_what_and_why() {
+        let transition = |to, trigger, open_for| {
+            transition_text(&Transition { number: 1, from: Phase::Closed, to, trigger, open_for })
+        };
+        let failures = Trigger::Failures { failures: 5, calls: 10 };
+        let half = Some(Duration::from_millis(500));
+        assert_eq!(transition(Phase::Open, failures, half), "is open for 0.5 s: 5 of 10 attempts failed");
+        let by_operator = Trigger::Operator(tidegate_policy::breaker::Forced::Open);
+        assert_eq!(transition(Phase::Open, by_operator, None), "is open: set to `open` by an operator");
+        assert_eq!(transition(Phase::Closed, Trigger::ProbesSucceeded, None), "is closed: all probes succeeded");
+    }
+}

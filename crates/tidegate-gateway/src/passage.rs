@@ -1,0 +1,389 @@
+//! A request's way from its admission to its response: through the policies around its attempts, to endpoints, and
+//! again if that is worth it. The order of the steps is that of a [`Journey`]; here they are taken.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use tidegate_http::client::{Failed, Response as UpstreamResponse, ResponseContent, Trouble};
+use tidegate_input::retry_after;
+use tidegate_policy::Timestamp;
+use tidegate_policy::breaker::Call;
+use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome, Tried};
+use tidegate_policy::journey::{FailedAttempt, Journey, NoRetry, Step, Terms};
+use tidegate_wait::{NotEntered, Slot};
+
+use crate::admission::admit;
+use crate::attempt::{
+    ATTEMPTS_HEADER, Ended, Outgoing, Permitted, attempt, choose, give_up, has_untried, note_trouble, succeed,
+};
+use crate::barred::Barred;
+use crate::buffers::Lease;
+use crate::interaction::Interaction;
+use crate::rejection;
+use crate::request_body::{Replayable, RequestBody};
+use crate::request_context::RequestContext;
+use crate::resolve::Resolved;
+use crate::response::Response;
+use crate::stages::Side;
+use crate::upstream::outcome_of;
+
+/// A request on its way.
+pub(crate) struct Passage<'a> {
+    journey: Journey,
+    resolved: &'a Resolved<'a>,
+    interaction: Option<&'a Interaction>,
+    /// The time after the last step that took any.
+    now: Instant,
+}
+
+/// What a request holds that has passed its policies.
+pub(crate) struct Passed {
+    within: Option<Duration>,
+    call: Option<Call>,
+    slot: Option<Slot>,
+}
+
+impl<'a> Passage<'a> {
+    /// A request that its client's limits have admitted, and whose body is at hand or flows.
+    pub(crate) fn new(context: &RequestContext<'_>, resolved: &'a Resolved<'a>, began: Instant) -> Self {
+        let interaction = resolved.interaction();
+        let has_limits = resolved.has_upstream_limits();
+        let terms = interaction.map_or(Terms { has_limits, ..Terms::default() }, |interaction| interaction.terms);
+        let journey = Journey::new(terms, context.worker.gateway.clock.at(began));
+        Self { journey, resolved, interaction, now: began }
+    }
+
+    /// Passes the policies before an attempt. `slot` is what an attempt that could not be sent has of the bulkhead.
+    pub(crate) async fn pass(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        mut slot: Option<Slot>,
+    ) -> Result<Passed, Barred> {
+        let mut call = None;
+        loop {
+            let now = context.worker.gateway.clock.at(self.now);
+            match self.journey.next(now) {
+                Step::Attempt { within } => return Ok(Passed { within, call, slot }),
+                Step::Ask => call = self.ask(now)?,
+                Step::Check => {
+                    let now = context.worker.gateway.now();
+                    let admission = admit(context.decision_context(now), self.resolved, Side::Upstream);
+                    let admission = admission.await.map_err(Barred::Limits)?;
+                    if context.worker.gateway.store().is_some() {
+                        self.has_waited();
+                    }
+                    self.journey.admitted(admission.wait());
+                    context.settlement.admissions.add(Side::Upstream, admission);
+                }
+                Step::Enter(wait) => slot = self.enter(wait).await?,
+                Step::AskAgain => call = self.ask_again(call.take(), now)?,
+                // Boxed, because they are rare: otherwise the future of every request would be larger.
+                Step::Delay(span) | Step::Pause(span) => {
+                    Box::pin(tokio::time::sleep(span)).await;
+                    self.now = Instant::now();
+                }
+                Step::TimedOut => return Err(Barred::TimedOut),
+            }
+        }
+    }
+
+    fn has_waited(&mut self) {
+        self.now = Instant::now();
+        self.journey.waited();
+    }
+
+    /// Asks the breaker.
+    fn ask(&self, now: Timestamp) -> Result<Option<Call>, Barred> {
+        let breaker = self.interaction.and_then(|interaction| interaction.breaker.as_ref());
+        breaker.map(|breaker| breaker.ask(now).map_err(Barred::Breaker)).transpose()
+    }
+
+    /// Asks the breaker whether it still permits a call, or another one.
+    fn ask_again(&self, call: Option<Call>, now: Timestamp) -> Result<Option<Call>, Barred> {
+        let breaker = self.interaction.and_then(|interaction| interaction.breaker.as_ref());
+        let is_permitted = |call: &Call| breaker.is_some_and(|breaker| breaker.still_permits(call));
+        match call.filter(is_permitted) {
+            Some(call) => Ok(Some(call)),
+            None => self.ask(now),
+        }
+    }
+
+    /// Takes a slot of the bulkhead.
+    async fn enter(&mut self, wait: Duration) -> Result<Option<Slot>, Barred> {
+        let Some(bulkhead) = self.interaction.and_then(|interaction| interaction.bulkhead.as_ref()) else {
+            return Ok(None);
+        };
+        if wait.is_zero() {
+            return bulkhead.try_enter().map(Some).ok_or(Barred::Bulkhead(NotEntered::Full));
+        }
+        let entered = Box::pin(bulkhead.enter(wait)).await;
+        self.has_waited();
+        entered.map(Some).map_err(Barred::Bulkhead)
+    }
+
+    /// Sends a request that has passed, and again if that is worth it. Returns the response to its client.
+    pub(crate) async fn send(
+        self,
+        context: &mut RequestContext<'_>,
+        outgoing: &Outgoing<'_>,
+        passed: Passed,
+        body: Option<RequestBody>,
+    ) -> Response {
+        let (body, replayable) = self.replayable(context, outgoing, body);
+        if let Some(budget) = self.interaction.and_then(|interaction| interaction.budget.as_ref()) {
+            budget.call_began(context.worker.gateway.clock.at(self.now));
+        }
+        let permitted = self.permitted(outgoing, replayable.is_some(), passed.within, passed.call);
+        let ended = match choose(context, outgoing, &Tried::new(), self.now, passed.slot) {
+            Ok(chosen) => attempt(context, outgoing, chosen, permitted, body).await,
+            Err(trouble) => Err(not_begun(trouble, body)),
+        };
+        match ended {
+            Ok(response) if !self.repeats(&response) => self.respond_with(context, response),
+            // Boxed, like everything that happens rarely.
+            ended => Box::pin(self.go_on(context, outgoing, ended, replayable)).await,
+        }
+    }
+
+    /// The body to send, and what it takes to send it again, if it is whole and may have to be.
+    fn replayable(
+        &self,
+        context: &RequestContext<'_>,
+        outgoing: &Outgoing<'_>,
+        body: Option<RequestBody>,
+    ) -> (Option<RequestBody>, Option<Replayable>) {
+        let Some(interaction) = self.interaction else { return (body, None) };
+        let Some(body) = body else { return (None, None) };
+        let terms = &interaction.terms;
+        let is_bound = terms.retry.is_some() || terms.timeout.is_some() || terms.attempt_timeout.is_some();
+        let most = outgoing.upstream.request_buffer_bytes;
+        if !is_bound || most == 0 {
+            return (Some(body), None);
+        }
+        let buffers = &context.worker.gateway.metrics.buffers;
+        let lease = || Lease::new(buffers, most, context.plan.site.connections.max_buffer_bytes);
+        match Replayable::of(body, lease) {
+            Ok(replayable) => (Some(replayable.body()), Some(replayable)),
+            Err(body) => (Some(body), None),
+        }
+    }
+
+    fn permitted(
+        &self,
+        outgoing: &Outgoing<'_>,
+        is_whole: bool,
+        within: Option<Duration>,
+        call: Option<Call>,
+    ) -> Permitted {
+        // How long a body takes that still comes is its client's doing.
+        let within = within.filter(|_| is_whole || !outgoing.framing.has_body);
+        Permitted { number: self.journey.attempts(), started: self.now, within, call }
+    }
+
+    /// Whether a response is one that retries repeat.
+    fn repeats(&self, response: &UpstreamResponse<RequestBody>) -> bool {
+        let retry = self.interaction.and_then(|interaction| interaction.retry.as_ref());
+        retry.is_some_and(|retry| retry.on.has_status(response.status.as_u16()))
+    }
+
+    /// Goes on after an attempt that is worth another one, or that failed.
+    async fn go_on(
+        mut self,
+        context: &mut RequestContext<'_>,
+        outgoing: &Outgoing<'_>,
+        mut ended: Ended,
+        replayable: Option<Replayable>,
+    ) -> Response {
+        let mut others = Others { tried: Tried::new(), attempted: 1, began: self.now };
+        loop {
+            self.now = Instant::now();
+            if let Some(hold) = &context.settlement.hold {
+                others.tried.insert(hold.in_flight.index());
+            }
+            let (mut slot, goes_elsewhere) = (None, self.goes_elsewhere(context, outgoing, &ended, &mut others));
+            if goes_elsewhere {
+                slot = context.settlement.hold.take().and_then(|mut hold| hold.slot.take());
+            } else {
+                if let Err(why) = self.plan_another(context, outgoing, &ended, replayable.is_some()) {
+                    self.note_end(why);
+                    return match ended {
+                        Ok(response) => self.respond_with(context, response),
+                        Err(failed) => self.fail(context, outgoing, &failed.trouble),
+                    };
+                }
+                // Nothing is held of the upstream in the pause.
+                context.settlement.hold = None;
+                drop(context.settlement.admissions.take_upstream());
+            }
+            let (last, body) = Last::of(ended);
+            let passed = match self.pass(context, slot).await {
+                Ok(passed) => passed,
+                Err(barred) => return self.end(context, outgoing, last, &barred),
+            };
+            if !goes_elsewhere {
+                (others.attempted, others.began) = (1, self.now);
+            }
+            let body = replayable.as_ref().map_or(body, |replayable| Some(replayable.body()));
+            let permitted = self.permitted(outgoing, replayable.is_some(), passed.within, passed.call);
+            ended = match choose(context, outgoing, &others.tried, self.now, passed.slot) {
+                Ok(chosen) => attempt(context, outgoing, chosen, permitted, body).await,
+                Err(trouble) => Err(not_begun(trouble, body)),
+            };
+            match ended {
+                Ok(response) if !self.repeats(&response) => return self.respond_with(context, response),
+                other => ended = other,
+            }
+        }
+    }
+
+    /// Whether a request that could not be sent to one endpoint goes to another at once: that does no harm, there is
+    /// another, and there is time.
+    fn goes_elsewhere(
+        &mut self,
+        context: &RequestContext<'_>,
+        outgoing: &Outgoing<'_>,
+        ended: &Ended,
+        others: &mut Others,
+    ) -> bool {
+        let Err(failed) = ended else { return false };
+        let is_endpoints = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full);
+        let took = self.now.duration_since(others.began);
+        let may = is_endpoints
+            && failed.is_repeatable
+            && others.attempted < MOST_ATTEMPTED
+            && took < 2 * outgoing.upstream.connect_timeout
+            && has_untried(context, outgoing, &others.tried, self.now)
+            && self.journey.elsewhere();
+        others.attempted += usize::from(may);
+        may
+    }
+
+    /// Plans another attempt, with a pause before it, or says why there is none.
+    fn plan_another(
+        &mut self,
+        context: &RequestContext<'_>,
+        outgoing: &Outgoing<'_>,
+        ended: &Ended,
+        is_replayable: bool,
+    ) -> Result<(), NoRetry> {
+        let retry = self.interaction.and_then(|interaction| interaction.retry.as_ref());
+        let retry = retry.ok_or(NoRetry::NotRetryable)?;
+        let (is_retryable, retry_after, is_unsent) = match ended {
+            Ok(response) => {
+                let asked = response.headers.get("retry-after");
+                let asked = asked.and_then(|value| retry_after(value, SystemTime::now()));
+                (retry.on.has_status(response.status.as_u16()), asked, false)
+            }
+            Err(failed) => {
+                let cause = cause_of(&failed.trouble, is_replayable);
+                (cause.is_some_and(|cause| retry.on.has(cause)), None, failed.is_repeatable)
+            }
+        };
+        let (request, key) = (outgoing.request, retry.idempotency_key.as_ref());
+        let has_key = || key.and_then(|name| request.headers.get(name.as_str())).is_some_and(|key| !key.is_empty());
+        let is_safe = is_unsent || request.method.is_idempotent() || has_key();
+        // A body that flows is whole only as long as nothing of it was sent.
+        let is_whole = is_unsent || is_replayable || !outgoing.framing.has_body;
+        let failed = FailedAttempt { is_retryable, is_repeatable: is_safe && is_whole, retry_after };
+        let now = context.worker.gateway.clock.at(self.now);
+        let budget = self.interaction.and_then(|interaction| interaction.budget.as_ref());
+        let take_budget = || budget.is_none_or(|budget| budget.take(now));
+        self.journey.failed(failed, now, context.worker.ids.random(), take_budget)
+    }
+
+    fn note_end(&self, why: NoRetry) {
+        if let Some(interaction) = self.interaction {
+            interaction.stats.not_repeated(why);
+        }
+    }
+
+    /// The response to a request whose next attempt is not permitted: what the last one has brought, if it is still
+    /// there.
+    fn end(&self, context: &mut RequestContext<'_>, outgoing: &Outgoing<'_>, last: Last, barred: &Barred) -> Response {
+        match last {
+            Last::Response(response) => self.respond_with(context, response),
+            Last::Trouble(trouble) => self.fail(context, outgoing, &trouble),
+            Last::Gone => {
+                context.settlement.source = Some(barred.source());
+                let mut response =
+                    rejection::barred(context.plan, barred, &outgoing.upstream.name, context.since_1970(), &context.id);
+                self.report_attempts(context, &mut response);
+                response
+            }
+        }
+    }
+
+    fn respond_with(&self, context: &mut RequestContext<'_>, response: UpstreamResponse<RequestBody>) -> Response {
+        let reports = self.reports_attempts();
+        let mut response = succeed(context, response, reports);
+        self.report_attempts(context, &mut response);
+        response
+    }
+
+    fn fail(&self, context: &mut RequestContext<'_>, outgoing: &Outgoing<'_>, trouble: &Trouble) -> Response {
+        note_trouble(context, outgoing.upstream, trouble);
+        let mut response = give_up(context, outgoing.upstream, trouble);
+        self.report_attempts(context, &mut response);
+        response
+    }
+
+    /// Whether the client is told how many attempts its request has taken.
+    fn reports_attempts(&self) -> bool {
+        self.journey.attempts() > 1 || self.interaction.is_some_and(|interaction| interaction.retry.is_some())
+    }
+
+    fn report_attempts(&self, context: &mut RequestContext<'_>, response: &mut Response) {
+        let attempts = self.journey.attempts();
+        if self.reports_attempts() {
+            response.lines.add_number(ATTEMPTS_HEADER, attempts.into());
+        }
+        if let Some(record) = &mut context.settlement.record {
+            record.attempts = attempts;
+        }
+    }
+}
+
+/// Endpoints that a request is sent to instead of one that can't be reached.
+struct Others {
+    tried: Tried,
+    /// How many of them one after the other.
+    attempted: usize,
+    /// When the first of them was attempted.
+    began: Instant,
+}
+
+/// What an attempt has left, for the case that no other follows.
+enum Last {
+    /// Its response. Only a small one is kept: another would hold its connection.
+    Response(UpstreamResponse<RequestBody>),
+    Trouble(Trouble),
+    Gone,
+}
+
+impl Last {
+    /// The second value is the request's body, if it is still there.
+    fn of(ended: Ended) -> (Self, Option<RequestBody>) {
+        match ended {
+            Ok(response) if matches!(response.content, ResponseContent::Whole(_)) => (Self::Response(response), None),
+            Ok(_) => (Self::Gone, None),
+            Err(failed) => (Self::Trouble(failed.trouble), failed.body),
+        }
+    }
+}
+
+/// An attempt that was not even begun.
+fn not_begun(trouble: Trouble, body: Option<RequestBody>) -> Failed<RequestBody> {
+    Failed { trouble, was_sent: false, is_repeatable: true, body }
+}
+
+/// What the trouble of an attempt is for retries. None: it is the client's or the gateway's own.
+fn cause_of(trouble: &Trouble, is_replayable: bool) -> Option<Cause> {
+    match trouble {
+        Trouble::Full => Some(Cause::Connect),
+        // The body was there: its client is not to blame.
+        Trouble::ClosedInUpload => is_replayable.then_some(Cause::Broken),
+        trouble => match outcome_of(trouble, None) {
+            Outcome::Failure { cause, .. } => Some(cause),
+            Outcome::Success { .. } | Outcome::Ignored => None,
+        },
+    }
+}
