@@ -72,8 +72,8 @@ fn a_request_that_can_t_connect_goes_to_another_target() {
     let failures = targets(&scenario, &outcome)[0]["failures"].as_u64();
     assert!(failures.is_some_and(|failures| (100..200).contains(&failures)), "it is tried in vain: {failures:?}");
     assert_eq!(Scores::of(&scenario, &outcome).load_back, Some(0.0));
-    // A request is sent to three at the most. Three of four begin with a dead one, and a third of these do not get to the
-    // one that is left.
+    // A request is sent to three at the most. Three of four begin with a dead one, and a third of these do not get to
+    // the one that is left.
     let three = format!("targets: 4\n{off}faults: [{}, {}, {}]\n", kill(1), kill(2), kill(3));
     let (_, outcome) = run(&three);
     let errors = outcome.observation.rows[2].all().target_errors;

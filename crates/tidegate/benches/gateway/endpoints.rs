@@ -1,9 +1,10 @@
 //! `make endpoints`: four endpoints behind one gateway, each killed, frozen and restarted in turn under load.
 //!
-//! A request that is in flight on an endpoint when it dies is lost. No other may be: the goal of each event is that not
-//! more requests fail than were in flight on the victim just before. That number is read a moment before the event, so
-//! single events may be off by one or two. Events over the goal are counted; the sums of each kind are judged, with the
-//! error of counting added.
+//! With retries, no request may fail: all can be repeated. Without them (`ENDPOINT_RETRIES=off`) a request that is in
+//! flight on an endpoint when it dies is lost, and no other may be: the goal of each event is that not more requests
+//! fail than were in flight on the victim just before. That number is read a moment before the event, so single events
+//! may be off by one or two. Events over the goal are counted; the sums of each kind are judged, with the error of
+//! counting added.
 
 mod event;
 mod report;
@@ -18,7 +19,7 @@ use self::report::Run;
 use self::site::{Endpoint, Rest, Site, WEIGHTS};
 use crate::open_loop::{OpenLoop, Plan};
 use crate::scratch::Scratch;
-use crate::setting::number;
+use crate::setting::{is_on, number};
 
 const PER_SECOND: u32 = 400;
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
@@ -34,7 +35,8 @@ const FIRST_QUIET: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(scratch: &Scratch) -> ExitCode {
     let rounds = number("ENDPOINT_ROUNDS", 20);
-    let mut site = Site::start(scratch);
+    let has_retries = is_on("ENDPOINT_RETRIES");
+    let mut site = Site::start(scratch, has_retries);
     let before = Rest::of(&site);
     let plan = Plan { from: CLIENT, gateway: site.address(), path: "/api/test", per_second: PER_SECOND };
     let load = OpenLoop::start(plan);
@@ -56,7 +58,8 @@ pub(crate) fn run(scratch: &Scratch) -> ExitCode {
     let sent = load.finish();
     event::attribute(&mut events, &sent);
     let after = Rest::after(&site, &before);
-    report::conclude(&Run { rounds, sent: &sent, events: &events, quiet: &quiet, before: &before, after: &after })
+    let (before, after) = (&before, &after);
+    report::conclude(&Run { rounds, has_retries, sent: &sent, events: &events, quiet: &quiet, before, after })
 }
 
 /// Does this to an endpoint, brings it back, and waits until it gets load again.

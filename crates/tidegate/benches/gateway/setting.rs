@@ -37,6 +37,15 @@ impl Setting {
     }
 }
 
+/// Whether something is on, which it is unless the environment says `off`.
+pub(crate) fn is_on(name: &str) -> bool {
+    match std::env::var(name).as_deref() {
+        Err(_) | Ok("" | "on") => true,
+        Ok("off") => false,
+        Ok(other) => panic!("{name} is on or off, not {other:?}"),
+    }
+}
+
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     let Ok(text) = std::env::var(name) else { return default };
     match text.parse() {

@@ -17,6 +17,7 @@ const TOLERANCE: f64 = 0.05;
 
 pub(crate) struct Run<'a> {
     pub(crate) rounds: u64,
+    pub(crate) has_retries: bool,
     pub(crate) sent: &'a [Sent],
     pub(crate) events: &'a [Event],
     pub(crate) quiet: &'a Quiet,
@@ -30,7 +31,7 @@ impl Run<'_> {
     }
 
     fn of(&self, kind: Kind) -> Summary {
-        let mut summary = Summary::default();
+        let mut summary = Summary { has_retries: self.has_retries, ..Summary::default() };
         for event in self.events.iter().filter(|event| event.kind == kind) {
             summary.add(event);
         }
@@ -59,6 +60,7 @@ impl Run<'_> {
 /// All events of a kind.
 #[derive(Default)]
 struct Summary {
+    has_retries: bool,
     events: usize,
     in_flight: u64,
     failed: u64,
@@ -87,9 +89,12 @@ impl Summary {
         }
     }
 
-    /// The most failures that the requests in flight explain. They are counted a moment before each event, and have
-    /// changed by then: the sum is off by about its square root. Twice that is added.
+    /// The most failures that the requests in flight explain; with retries none. They are counted a moment before each
+    /// event, and have changed by then: the sum is off by about its square root. Twice that is added.
     fn explained(&self) -> f64 {
+        if self.has_retries {
+            return 0.0;
+        }
         let in_flight = self.in_flight as f64;
         in_flight + 2.0 * in_flight.max(1.0).sqrt()
     }
@@ -127,11 +132,12 @@ fn print(run: &Run) {
             event.loaded.map_or("never".to_owned(), |time| format!("{:.2} s", time.as_secs_f64())),
         );
     }
-    println!("\n{} requests, {} failed, p99 {:.1} ms", run.sent.len(), run.failed(), latency_ms(run.sent, 0.99));
+    println!("\nretries {}", if run.has_retries { "on" } else { "off" });
+    println!("{} requests, {} failed, p99 {:.1} ms", run.sent.len(), run.failed(), latency_ms(run.sent, 0.99));
     for kind in Kind::ALL {
         let summary = run.of(kind);
         println!(
-            "{:<10} {} events: {} failed, {} were in flight ({:.1} with the error of counting), at most {} in one \
+            "{:<10} {} events: {} failed, {} were in flight (at most {:.1} may fail), at most {} in one \
              event, {} events over; load again after {:.2} s (median), {:.2} s (longest), never {}; \
              outcomes {:?}: {}",
             kind.name(),
@@ -195,6 +201,7 @@ fn document(run: &Run, kinds: &[(Kind, Summary)]) -> Value {
     });
     json!({
         "rounds": run.rounds,
+        "retries": run.has_retries,
         "requests": run.sent.len(),
         "failed": run.failed(),
         "p99Ms": latency_ms(run.sent, 0.99),

@@ -40,7 +40,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Site {
-    pub(crate) fn start(scratch: &Scratch) -> Self {
+    pub(crate) fn start(scratch: &Scratch, has_retries: bool) -> Self {
         let targets: Vec<Target> = WEIGHTS
             .iter()
             .map(|_| {
@@ -49,7 +49,7 @@ impl Site {
             })
             .collect();
         let (port, admin) = (free_port(), free_port());
-        let config = config(port, admin, &targets);
+        let config = config(port, admin, &targets, has_retries);
         let gateway = tidegate::serve_unpinned(scratch, "endpoints", &config, port);
         Self { gateway, port, admin, targets }
     }
@@ -117,17 +117,23 @@ fn target(scratch: &Scratch, port: u16) -> Process {
     process
 }
 
-fn config(port: u16, admin: u16, targets: &[Target]) -> String {
+/// What is done about failed attempts.
+const POLICY: &str = "{timeout: 3s, attempt_timeout: 500ms, retry: {budget: {share: 0.5}}}";
+
+fn config(port: u16, admin: u16, targets: &[Target], has_retries: bool) -> String {
     let mut endpoints = String::new();
     for (target, weight) in targets.iter().zip(WEIGHTS) {
         // Writing to memory can't fail.
         let _written = writeln!(endpoints, "      - {{url: \"http://127.0.0.1:{}\", weight: {weight}}}", target.port);
     }
+    let policy = if has_retries { POLICY } else { "{timeout: 3s}" };
     format!(
         r#"listeners: [{{address: "127.0.0.1:{port}"}}]
 admin: {{listen: "127.0.0.1:{admin}"}}
+policies: {{app: {policy}}}
 upstreams:
   app:
+    policy: app
     health_check: {{path: /actuator/health, interval: 500ms}}
     ejection: {{time: 1s}}
     slow_start: 0s
