@@ -122,17 +122,20 @@ pub(crate) async fn attempt(
     };
     // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
     let (admissions, mut sent) = (&mut context.settlement.admissions, 0);
-    let sending = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || {
+    let sending = || {
         admissions.sent();
         sent += 1;
-    });
+    };
+    let endpoint = &chosen.member.endpoint;
     let ended = match within {
-        None => sending.await,
+        None => send(endpoint, &local, &terms, traits, head, body, sending).await,
         // Boxed, like everything that not every request needs.
-        Some(within) => match Box::pin(timeout(within, sending)).await {
-            Ok(ended) => ended,
-            Err(_) => Err(too_late(sent > 0)),
-        },
+        Some(within) => {
+            match Box::pin(timeout(within, send(endpoint, &local, &terms, traits, head, body, sending))).await {
+                Ok(ended) => ended,
+                Err(_) => Err(too_late(sent > 0)),
+            }
+        }
     };
     context.settlement.admissions.sent();
     if sent > 1

@@ -101,7 +101,7 @@ impl RequestContext<'_> {
             Err(stopped) => return self.stop(stopped, &resolved),
         };
         let mut passage = Passage::new(self, &resolved, began);
-        let passed = match passage.pass(self, None).await {
+        let passed = match passage.begin(self).await {
             Ok(passed) => passed,
             Err(barred) => return self.stop(Stopped::Barred(barred), &resolved),
         };

@@ -9,7 +9,7 @@ use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::Call;
 use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome, Tried};
 use tidegate_policy::journey::{FailedAttempt, Journey, NoRetry, Step, Terms};
-use tidegate_wait::{NotEntered, Slot};
+use tidegate_wait::{Begun, Slot};
 
 use crate::admission::admit;
 use crate::attempt::{
@@ -28,7 +28,8 @@ use crate::upstream::outcome_of;
 
 /// A request on its way.
 pub(crate) struct Passage<'a> {
-    journey: Journey,
+    /// None as long as there is nothing to pass: no policy, no limits of the upstream, one attempt.
+    journey: Option<Journey>,
     resolved: &'a Resolved<'a>,
     interaction: Option<&'a Interaction>,
     /// The time after the last step that took any.
@@ -44,24 +45,31 @@ pub(crate) struct Passed {
 
 impl<'a> Passage<'a> {
     /// A request that its client's limits have admitted, and whose body is at hand or flows.
+    #[inline]
     pub(crate) fn new(context: &RequestContext<'_>, resolved: &'a Resolved<'a>, began: Instant) -> Self {
-        let interaction = resolved.interaction();
-        let has_limits = resolved.has_upstream_limits();
-        let terms = interaction.map_or(Terms { has_limits, ..Terms::default() }, |interaction| interaction.terms);
-        let journey = Journey::new(terms, context.worker.gateway.clock.at(began));
+        let (interaction, has_limits) = (resolved.interaction(), resolved.has_upstream_limits());
+        let journey = (has_limits || interaction.is_some()).then(|| {
+            let terms = interaction.map_or(Terms::default(), |interaction| interaction.terms);
+            Journey::new(Terms { has_limits, ..terms }, context.worker.gateway.clock.at(began))
+        });
         Self { journey, resolved, interaction, now: began }
     }
 
+    /// Passes the policies before the first attempt.
+    #[inline]
+    pub(crate) async fn begin(&mut self, context: &mut RequestContext<'_>) -> Result<Passed, Barred> {
+        if self.journey.is_none() {
+            return Ok(Passed { within: None, call: None, slot: None });
+        }
+        self.pass(context, None).await
+    }
+
     /// Passes the policies before an attempt. `slot` is what an attempt that could not be sent has of the bulkhead.
-    pub(crate) async fn pass(
-        &mut self,
-        context: &mut RequestContext<'_>,
-        mut slot: Option<Slot>,
-    ) -> Result<Passed, Barred> {
+    async fn pass(&mut self, context: &mut RequestContext<'_>, mut slot: Option<Slot>) -> Result<Passed, Barred> {
         let mut call = None;
         loop {
             let now = context.worker.gateway.clock.at(self.now);
-            match self.journey.next(now) {
+            match self.journey(now).next(now) {
                 Step::Attempt { within } => return Ok(Passed { within, call, slot }),
                 Step::Ask => call = self.ask(now)?,
                 Step::Check => {
@@ -69,12 +77,12 @@ impl<'a> Passage<'a> {
                     let admission = admit(context.decision_context(now), self.resolved, Side::Upstream);
                     let admission = admission.await.map_err(Barred::Limits)?;
                     if context.worker.gateway.store().is_some() {
-                        self.has_waited();
+                        self.has_waited(context);
                     }
-                    self.journey.admitted(admission.wait());
+                    self.journey(now).admitted(admission.wait());
                     context.settlement.admissions.add(Side::Upstream, admission);
                 }
-                Step::Enter(wait) => slot = self.enter(wait).await?,
+                Step::Enter(wait) => slot = self.enter(context, wait).await?,
                 Step::AskAgain => call = self.ask_again(call.take(), now)?,
                 // Boxed, because they are rare: otherwise the future of every request would be larger.
                 Step::Delay(span) | Step::Pause(span) => {
@@ -86,9 +94,24 @@ impl<'a> Passage<'a> {
         }
     }
 
-    fn has_waited(&mut self) {
+    /// The journey. One that had nothing to pass begins here, after its first attempt.
+    fn journey(&mut self, now: Timestamp) -> &mut Journey {
+        self.journey.get_or_insert_with(|| {
+            let mut journey = Journey::new(Terms::default(), now);
+            let _attempt = journey.next(now);
+            journey
+        })
+    }
+
+    /// How many attempts have begun.
+    fn attempts(&self) -> u32 {
+        self.journey.as_ref().map_or(1, Journey::attempts)
+    }
+
+    fn has_waited(&mut self, context: &RequestContext<'_>) {
         self.now = Instant::now();
-        self.journey.waited();
+        let now = context.worker.gateway.clock.at(self.now);
+        self.journey(now).waited();
     }
 
     /// Asks the breaker.
@@ -108,21 +131,23 @@ impl<'a> Passage<'a> {
     }
 
     /// Takes a slot of the bulkhead.
-    async fn enter(&mut self, wait: Duration) -> Result<Option<Slot>, Barred> {
+    async fn enter(&mut self, context: &RequestContext<'_>, wait: Duration) -> Result<Option<Slot>, Barred> {
         let Some(bulkhead) = self.interaction.and_then(|interaction| interaction.bulkhead.as_ref()) else {
             return Ok(None);
         };
-        if wait.is_zero() {
-            return bulkhead.try_enter().map(Some).ok_or(Barred::Bulkhead(NotEntered::Full));
-        }
-        let entered = Box::pin(bulkhead.enter(wait)).await;
-        self.has_waited();
+        let waiting = match bulkhead.begin(wait).map_err(Barred::Bulkhead)? {
+            Begun::Entered(slot) => return Ok(Some(slot)),
+            Begun::Waits(waiting) => waiting,
+        };
+        // Boxed, because it is rare.
+        let entered = Box::pin(waiting.wait()).await;
+        self.has_waited(context);
         entered.map(Some).map_err(Barred::Bulkhead)
     }
 
     /// Sends a request that has passed, and again if that is worth it. Returns the response to its client.
     pub(crate) async fn send(
-        self,
+        &mut self,
         context: &mut RequestContext<'_>,
         outgoing: &Outgoing<'_>,
         passed: Passed,
@@ -134,14 +159,14 @@ impl<'a> Passage<'a> {
         }
         let permitted = self.permitted(outgoing, replayable.is_some(), passed.within, passed.call);
         let ended = match choose(context, outgoing, &Tried::new(), self.now, passed.slot) {
-            Ok(chosen) => attempt(context, outgoing, chosen, permitted, body).await,
+            Ok(chosen) => match attempt(context, outgoing, chosen, permitted, body).await {
+                Ok(response) if !self.repeats(&response) => return self.respond_with(context, response),
+                ended => ended,
+            },
             Err(trouble) => Err(not_begun(trouble, body)),
         };
-        match ended {
-            Ok(response) if !self.repeats(&response) => self.respond_with(context, response),
-            // Boxed, like everything that happens rarely.
-            ended => Box::pin(self.go_on(context, outgoing, ended, replayable)).await,
-        }
+        // Boxed, like everything that happens rarely.
+        Box::pin(self.go_on(context, outgoing, ended, replayable)).await
     }
 
     /// The body to send, and what it takes to send it again, if it is whole and may have to be.
@@ -176,7 +201,7 @@ impl<'a> Passage<'a> {
     ) -> Permitted {
         // How long a body takes that still comes is its client's doing.
         let within = within.filter(|_| is_whole || !outgoing.framing.has_body);
-        Permitted { number: self.journey.attempts(), started: self.now, within, call }
+        Permitted { number: self.attempts(), started: self.now, within, call }
     }
 
     /// Whether a response is one that retries repeat.
@@ -187,7 +212,7 @@ impl<'a> Passage<'a> {
 
     /// Goes on after an attempt that is worth another one, or that failed.
     async fn go_on(
-        mut self,
+        &mut self,
         context: &mut RequestContext<'_>,
         outgoing: &Outgoing<'_>,
         mut ended: Ended,
@@ -252,7 +277,7 @@ impl<'a> Passage<'a> {
             && others.attempted < MOST_ATTEMPTED
             && took < 2 * outgoing.upstream.connect_timeout
             && has_untried(context, outgoing, &others.tried, self.now)
-            && self.journey.elsewhere();
+            && self.journey(context.worker.gateway.clock.at(self.now)).elsewhere();
         others.attempted += usize::from(may);
         may
     }
@@ -287,7 +312,7 @@ impl<'a> Passage<'a> {
         let now = context.worker.gateway.clock.at(self.now);
         let budget = self.interaction.and_then(|interaction| interaction.budget.as_ref());
         let take_budget = || budget.is_none_or(|budget| budget.take(now));
-        self.journey.failed(failed, now, context.worker.ids.random(), take_budget)
+        self.journey(now).failed(failed, now, context.worker.ids.random(), take_budget)
     }
 
     fn note_end(&self, why: NoRetry) {
@@ -328,11 +353,11 @@ impl<'a> Passage<'a> {
 
     /// Whether the client is told how many attempts its request has taken.
     fn reports_attempts(&self) -> bool {
-        self.journey.attempts() > 1 || self.interaction.is_some_and(|interaction| interaction.retry.is_some())
+        self.attempts() > 1 || self.interaction.is_some_and(|interaction| interaction.retry.is_some())
     }
 
     fn report_attempts(&self, context: &mut RequestContext<'_>, response: &mut Response) {
-        let attempts = self.journey.attempts();
+        let attempts = self.attempts();
         if self.reports_attempts() {
             response.lines.add_number(ATTEMPTS_HEADER, attempts.into());
         }

@@ -62,14 +62,25 @@ impl Bulkhead {
     ///
     /// Needs a Tokio runtime with timers if it has to wait.
     pub async fn enter(&self, timeout: Duration) -> Result<Slot, NotEntered> {
-        let mut waiting = match self.begin(timeout)? {
-            Begun::Entered(slot) => return Ok(slot),
-            Begun::Waits(waiting) => waiting,
-        };
-        let signalled = poll_fn(|context| waiting.signal.poll(context.waker()));
-        match tokio::time::timeout(timeout, signalled).await {
-            Ok(()) => Ok(waiting.entered()),
-            Err(_) => waiting.give_up(),
+        match self.begin(timeout)? {
+            Begun::Entered(slot) => Ok(slot),
+            Begun::Waits(waiting) => waiting.wait().await,
+        }
+    }
+
+    /// The first step of [`enter`](Self::enter), which does not wait: takes a slot if one is free, and otherwise queues
+    /// for up to `timeout`.
+    #[inline]
+    pub fn begin(&self, timeout: Duration) -> Result<Begun, NotEntered> {
+        let mut signal = None;
+        let waiter = || Arc::clone(signal.insert(Arc::new(Signal::default())));
+        match self.0.enter(!timeout.is_zero(), waiter) {
+            Entry::Entered => Ok(Begun::Entered(Slot(self.clone()))),
+            Entry::Queued(ticket) => {
+                let (bulkhead, signal) = (self.clone(), signal.unwrap_or_default());
+                Ok(Begun::Waits(Waiting { bulkhead, ticket: Some(ticket), signal, timeout }))
+            }
+            Entry::Full => Err(NotEntered::Full),
         }
     }
 
@@ -101,15 +112,6 @@ impl Bulkhead {
         self.0.snapshot()
     }
 
-    fn begin(&self, timeout: Duration) -> Result<Begun, NotEntered> {
-        let signal = Arc::new(Signal::default());
-        match self.0.enter(!timeout.is_zero(), || Arc::clone(&signal)) {
-            Entry::Entered => Ok(Begun::Entered(Slot(self.clone()))),
-            Entry::Queued(ticket) => Ok(Begun::Waits(Waiting { bulkhead: self.clone(), ticket: Some(ticket), signal })),
-            Entry::Full => Err(NotEntered::Full),
-        }
-    }
-
     fn leave(&self) {
         if let Some(admitted) = self.0.leave() {
             admitted.send();
@@ -117,20 +119,38 @@ impl Bulkhead {
     }
 }
 
-enum Begun {
+/// What becomes of a call that may wait.
+#[derive(Debug)]
+pub enum Begun {
+    /// It has a slot.
     Entered(Slot),
+    /// It is in the queue.
     Waits(Waiting),
 }
 
 /// One that waits for a slot. Dropping it leaves the queue, or gives back the slot that it has had since.
-struct Waiting {
+#[derive(Debug)]
+#[must_use = "dropping it leaves the queue"]
+pub struct Waiting {
     bulkhead: Bulkhead,
     /// Taken when the wait is over.
     ticket: Option<Ticket>,
     signal: Arc<Signal>,
+    timeout: Duration,
 }
 
 impl Waiting {
+    /// Waits for the slot. Dropping the future leaves the queue.
+    ///
+    /// Needs a Tokio runtime with timers.
+    pub async fn wait(mut self) -> Result<Slot, NotEntered> {
+        let signalled = poll_fn(|context| self.signal.poll(context.waker()));
+        match tokio::time::timeout(self.timeout, signalled).await {
+            Ok(()) => Ok(self.entered()),
+            Err(_) => self.give_up(),
+        }
+    }
+
     /// It has been woken, because it has a slot.
     fn entered(&mut self) -> Slot {
         self.ticket = None;

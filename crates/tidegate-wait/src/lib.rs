@@ -11,7 +11,7 @@ mod signal;
 
 pub use tidegate_policy as policy;
 
-pub use bulkhead::{Bulkhead, NotEntered, Slot};
+pub use bulkhead::{Begun, Bulkhead, NotEntered, Slot, Waiting};
 pub use circuit_breaker::{CallError, CircuitBreaker};
 pub use clock::Clock;
 pub use gate::{Gate, NotAcquired};

@@ -51,19 +51,44 @@ pub(crate) fn run(scratch: &Scratch, upstream: u16) {
         println!("{name:<12} {ours:>10.0} {theirs:>10.0} {ratio:>16.3}");
         report.insert(name.to_owned(), json!({ "tidegate": ours, "nginx": theirs, "ratio": ratio }));
     }
-    let pool = per_request(scratch, Response::Proxied, |port| {
-        let config = tidegate::config(port, upstream, "tidegate", tidegate::OPEN, None, "");
-        tidegate::command(scratch, "tidegate", &with_four_endpoints(&config, upstream))
-    });
-    println!("{:<12} {pool:>10.0}", "four endpoints");
-    report.insert("fourEndpoints".to_owned(), json!({ "tidegate": pool }));
+    for (name, key, endpoints, settings, policy) in VARIANTS {
+        let count = per_request(scratch, Response::Proxied, |port| {
+            let config = tidegate::config(port, upstream, "tidegate", tidegate::OPEN, None, policy);
+            tidegate::command(scratch, "tidegate", &with_endpoints(&config, upstream, endpoints, settings))
+        });
+        println!("{name:<42} {count:>10.0}");
+        report.insert(key.to_owned(), json!({ "tidegate": count }));
+    }
     write("count.json", &Value::Object(report));
 }
 
-/// The same configuration with four endpoints that are checked once.
-fn with_four_endpoints(config: &str, upstream: u16) -> String {
-    let urls: Vec<String> = (1..=4).map(|last| format!("\"http://127.0.0.{last}:{upstream}\"")).collect();
-    let pool = format!("endpoints: [{}], health_check: {{path: /, interval: 1h}}", urls.join(", "));
+/// What else is counted, proxied: its name, that in the report, the number of endpoints, settings of the upstream, and
+/// policies.
+const VARIANTS: [(&str, &str, u8, &str, &str); 4] = [
+    ("four endpoints and checks", "fourEndpoints", 4, "health_check: {path: /, interval: 1h}", ""),
+    ("two endpoints", "twoEndpoints", 2, "balance: least_requests", ""),
+    (
+        "two endpoints, breaker, bulkhead, retry",
+        "policy",
+        2,
+        "policy: p",
+        "policies: {p: {breaker: {}, \
+     bulkhead: {limit: 64, queue: 64}, retry: {}}}\n",
+    ),
+    (
+        "the same with timeouts",
+        "policyWithTimeouts",
+        2,
+        "policy: p",
+        "policies: {p: {breaker: {}, \
+     bulkhead: {limit: 64, queue: 64}, retry: {}, timeout: 7s, attempt_timeout: 2s}}\n",
+    ),
+];
+
+/// The same configuration with so many endpoints and these settings of the upstream.
+fn with_endpoints(config: &str, upstream: u16, endpoints: u8, settings: &str) -> String {
+    let urls: Vec<String> = (1..=endpoints).map(|last| format!("\"http://127.0.0.{last}:{upstream}\"")).collect();
+    let pool = format!("endpoints: [{}], {settings}", urls.join(", "));
     config.replace(&format!("url: \"http://127.0.0.1:{upstream}\""), &pool)
 }
 
