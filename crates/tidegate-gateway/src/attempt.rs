@@ -1,7 +1,11 @@
 //! One exchange of a request with its upstream, and the response that the client gets for it. `passage.rs` decides
 //! whether there is one, and whether there is another.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -20,7 +24,7 @@ use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::Call;
 use tidegate_policy::endpoints::{Cause, Outcome, Tried};
 use tidegate_wait::Slot;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::access_log::version_name;
 use crate::attempt_hold::{AttemptHold, HeldShare};
@@ -59,9 +63,9 @@ impl<'a> Outgoing<'a> {
         from_trusted: bool,
         body: RequestBody,
         resolved: &'a Resolved<'a>,
+        interaction: Option<&'a Interaction>,
     ) -> (Self, Option<RequestBody>) {
-        let (upstream, interaction) = (&**resolved.upstream(), resolved.interaction());
-        let hash = resolved.endpoint_hash();
+        let (upstream, hash) = (&**resolved.upstream(), resolved.endpoint_hash());
         let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
         let upgrade = validation::upgrade(request, &body);
         let (length, body) = validation::body(request, body);
@@ -121,22 +125,25 @@ pub(crate) async fn attempt(
         },
     };
     // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
-    let (admissions, mut sent) = (&mut context.settlement.admissions, 0);
-    let sending = || {
-        admissions.sent();
-        sent += 1;
-    };
-    let endpoint = &chosen.member.endpoint;
-    let ended = match within {
-        None => send(endpoint, &local, &terms, traits, head, body, sending).await,
+    let (admissions, sent) = (&mut context.settlement.admissions, AtomicU64::new(0));
+    let ended = {
+        let sending = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || {
+            admissions.sent();
+            sent.fetch_add(1, Ordering::Relaxed);
+        });
+        let mut sending = pin!(sending);
         // Boxed, like everything that not every request needs.
-        Some(within) => {
-            match Box::pin(timeout(within, send(endpoint, &local, &terms, traits, head, body, sending))).await {
-                Ok(ended) => ended,
-                Err(_) => Err(too_late(sent > 0)),
+        let mut late = within.map(|within| Box::pin(sleep(within)));
+        poll_fn(|cx| match (sending.as_mut().poll(cx), &mut late) {
+            (Poll::Ready(ended), _) => Poll::Ready(ended),
+            (Poll::Pending, Some(late)) => {
+                late.as_mut().poll(cx).map(|()| Err(too_late(sent.load(Ordering::Relaxed) > 0)))
             }
-        }
+            (Poll::Pending, None) => Poll::Pending,
+        })
+        .await
     };
+    let sent = sent.into_inner();
     context.settlement.admissions.sent();
     if sent > 1
         && let Some(interaction) = outgoing.interaction
@@ -238,8 +245,8 @@ fn record(
             }
             if let (Some(call), Some(interaction)) = (call, outgoing.interaction) {
                 let recorded = interaction.responded(call, response.status, took.unwrap_or_default(), now);
-                if let Some(hold) = &mut context.settlement.hold {
-                    hold.recorded = recorded;
+                if let (Some(hold), Some(recorded)) = (&mut context.settlement.hold, recorded) {
+                    hold.recorded(recorded);
                 }
             }
         }

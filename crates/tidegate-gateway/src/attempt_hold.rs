@@ -15,15 +15,41 @@ pub(crate) struct AttemptHold {
     pub(crate) in_flight: InFlight,
     /// Held for its `Drop`.
     _share: Option<HeldShare>,
+    /// Boxed, for most requests have no policy.
+    of_policy: Option<Box<HeldOfPolicy>>,
+}
+
+/// What a request holds of its policy.
+#[derive(Default)]
+struct HeldOfPolicy {
     /// Of a bulkhead.
-    pub(crate) slot: Option<Slot>,
+    slot: Option<Slot>,
     /// Once the head of the response was recorded at a breaker.
-    pub(crate) recorded: Option<RecordedCall>,
+    recorded: Option<RecordedCall>,
 }
 
 impl AttemptHold {
+    /// `slot` is that of a bulkhead.
+    #[inline]
     pub(crate) fn new(in_flight: InFlight, share: Option<HeldShare>, slot: Option<Slot>) -> Self {
-        Self { in_flight, _share: share, slot, recorded: None }
+        let of_policy = slot.map(|slot| Box::new(HeldOfPolicy { slot: Some(slot), recorded: None }));
+        Self { in_flight, _share: share, of_policy }
+    }
+
+    /// Its slot of the bulkhead, for another attempt. Everything else is given back.
+    pub(crate) fn into_slot(mut self) -> Option<Slot> {
+        self.of_policy.as_mut()?.slot.take()
+    }
+
+    /// The head of the response was recorded at a breaker.
+    #[inline]
+    pub(crate) fn recorded(&mut self, call: RecordedCall) {
+        self.of_policy.get_or_insert_default().recorded = Some(call);
+    }
+
+    /// The call, if it was.
+    pub(crate) fn recorded_call(&self) -> Option<&RecordedCall> {
+        self.of_policy.as_ref()?.recorded.as_ref()
     }
 }
 

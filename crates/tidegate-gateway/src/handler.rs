@@ -7,16 +7,17 @@ use http::{Method, StatusCode};
 use tidegate_http::client::Trouble;
 use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
+use tidegate_policy::endpoints::Tried;
 
 use crate::admission::{Admissions, Rejection, admit};
-use crate::attempt::{Outgoing, give_up};
+use crate::attempt::{Outgoing, attempt, choose, give_up};
 use crate::barred::Barred;
 use crate::client::Client;
 use crate::client_shares::{CONNECTION_SHARE, CONNECTION_SHARE_DETAIL};
 use crate::collect::collect;
 use crate::config::own_paths::is_local;
 use crate::cuts::Cut;
-use crate::passage::Passage;
+use crate::passage::{First, Passage, not_begun};
 use crate::rejection::{self, rejected};
 use crate::request_body::RequestBody;
 use crate::request_context::RequestContext;
@@ -108,8 +109,18 @@ impl RequestContext<'_> {
         tally::forwarded(self, &resolved);
         self.record_would_reject();
         self.settlement.upstream = Some(Arc::clone(resolved.upstream()));
-        let (outgoing, body) = Outgoing::new(&request, host.whole(), from_trusted, body, &resolved);
-        passage.send(self, &outgoing, passed, body).await
+        let (outgoing, mut body) =
+            Outgoing::new(&request, host.whole(), from_trusted, body, &resolved, passage.interaction);
+        let First { permitted, slot, replayable } = passage.first(self, &outgoing, passed, &mut body);
+        let ended = match choose(self, &outgoing, &Tried::new(), permitted.started, slot) {
+            Ok(chosen) => match attempt(self, &outgoing, chosen, permitted, body).await {
+                Ok(response) if !passage.repeats(&response) => return passage.respond_with(self, response),
+                ended => ended,
+            },
+            Err(trouble) => Err(not_begun(trouble, body)),
+        };
+        // Boxed, like everything that happens rarely.
+        Box::pin(passage.go_on(self, &outgoing, ended, replayable)).await
     }
 
     /// The response to a request that does not come to an attempt.

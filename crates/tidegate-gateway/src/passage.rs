@@ -15,6 +15,7 @@ use crate::admission::admit;
 use crate::attempt::{
     ATTEMPTS_HEADER, Ended, Outgoing, Permitted, attempt, choose, give_up, has_untried, note_trouble, succeed,
 };
+use crate::attempt_hold::AttemptHold;
 use crate::barred::Barred;
 use crate::buffers::Lease;
 use crate::interaction::Interaction;
@@ -31,9 +32,19 @@ pub(crate) struct Passage<'a> {
     /// None as long as there is nothing to pass: no policy, no limits of the upstream, one attempt.
     journey: Option<Journey>,
     resolved: &'a Resolved<'a>,
-    interaction: Option<&'a Interaction>,
+    pub(crate) interaction: Option<&'a Interaction>,
     /// The time after the last step that took any.
     now: Instant,
+    /// The same by the gateway's clock, once there is a journey.
+    at: Timestamp,
+}
+
+/// What the first attempt of a request has, and what it takes to send it again.
+pub(crate) struct First {
+    pub(crate) permitted: Permitted,
+    /// Of the bulkhead.
+    pub(crate) slot: Option<Slot>,
+    pub(crate) replayable: Option<Replayable>,
 }
 
 /// What a request holds that has passed its policies.
@@ -48,11 +59,12 @@ impl<'a> Passage<'a> {
     #[inline]
     pub(crate) fn new(context: &RequestContext<'_>, resolved: &'a Resolved<'a>, began: Instant) -> Self {
         let (interaction, has_limits) = (resolved.interaction(), resolved.has_upstream_limits());
-        let journey = (has_limits || interaction.is_some()).then(|| {
-            let terms = interaction.map_or(Terms::default(), |interaction| interaction.terms);
-            Journey::new(Terms { has_limits, ..terms }, context.worker.gateway.clock.at(began))
-        });
-        Self { journey, resolved, interaction, now: began }
+        if !has_limits && interaction.is_none() {
+            return Self { journey: None, resolved, interaction, now: began, at: context.now };
+        }
+        let (at, terms) = (context.worker.gateway.clock.at(began), interaction.map(|interaction| interaction.terms));
+        let journey = Some(Journey::new(Terms { has_limits, ..terms.unwrap_or_default() }, at));
+        Self { journey, resolved, interaction, now: began, at }
     }
 
     /// Passes the policies before the first attempt.
@@ -68,8 +80,8 @@ impl<'a> Passage<'a> {
     async fn pass(&mut self, context: &mut RequestContext<'_>, mut slot: Option<Slot>) -> Result<Passed, Barred> {
         let mut call = None;
         loop {
-            let now = context.worker.gateway.clock.at(self.now);
-            match self.journey(now).next(now) {
+            let now = self.at;
+            match self.journey().next(now) {
                 Step::Attempt { within } => return Ok(Passed { within, call, slot }),
                 Step::Ask => call = self.ask(now)?,
                 Step::Check => {
@@ -79,7 +91,7 @@ impl<'a> Passage<'a> {
                     if context.worker.gateway.store().is_some() {
                         self.has_waited(context);
                     }
-                    self.journey(now).admitted(admission.wait());
+                    self.journey().admitted(admission.wait());
                     context.settlement.admissions.add(Side::Upstream, admission);
                 }
                 Step::Enter(wait) => slot = self.enter(context, wait).await?,
@@ -87,7 +99,7 @@ impl<'a> Passage<'a> {
                 // Boxed, because they are rare: otherwise the future of every request would be larger.
                 Step::Delay(span) | Step::Pause(span) => {
                     Box::pin(tokio::time::sleep(span)).await;
-                    self.now = Instant::now();
+                    self.note_time(context);
                 }
                 Step::TimedOut => return Err(Barred::TimedOut),
             }
@@ -95,10 +107,12 @@ impl<'a> Passage<'a> {
     }
 
     /// The journey. One that had nothing to pass begins here, after its first attempt.
-    fn journey(&mut self, now: Timestamp) -> &mut Journey {
+    #[inline]
+    fn journey(&mut self) -> &mut Journey {
+        let at = self.at;
         self.journey.get_or_insert_with(|| {
-            let mut journey = Journey::new(Terms::default(), now);
-            let _attempt = journey.next(now);
+            let mut journey = Journey::new(Terms::default(), at);
+            let _attempt = journey.next(at);
             journey
         })
     }
@@ -109,9 +123,13 @@ impl<'a> Passage<'a> {
     }
 
     fn has_waited(&mut self, context: &RequestContext<'_>) {
+        self.note_time(context);
+        self.journey().waited();
+    }
+
+    fn note_time(&mut self, context: &RequestContext<'_>) {
         self.now = Instant::now();
-        let now = context.worker.gateway.clock.at(self.now);
-        self.journey(now).waited();
+        self.at = context.worker.gateway.clock.at(self.now);
     }
 
     /// Asks the breaker.
@@ -145,51 +163,24 @@ impl<'a> Passage<'a> {
         entered.map(Some).map_err(Barred::Bulkhead)
     }
 
-    /// Sends a request that has passed, and again if that is worth it. Returns the response to its client.
-    pub(crate) async fn send(
-        &mut self,
-        context: &mut RequestContext<'_>,
-        outgoing: &Outgoing<'_>,
-        passed: Passed,
-        body: Option<RequestBody>,
-    ) -> Response {
-        let (body, replayable) = self.replayable(context, outgoing, body);
-        if let Some(budget) = self.interaction.and_then(|interaction| interaction.budget.as_ref()) {
-            budget.call_began(context.worker.gateway.clock.at(self.now));
-        }
-        let permitted = self.permitted(outgoing, replayable.is_some(), passed.within, passed.call);
-        let ended = match choose(context, outgoing, &Tried::new(), self.now, passed.slot) {
-            Ok(chosen) => match attempt(context, outgoing, chosen, permitted, body).await {
-                Ok(response) if !self.repeats(&response) => return self.respond_with(context, response),
-                ended => ended,
-            },
-            Err(trouble) => Err(not_begun(trouble, body)),
-        };
-        // Boxed, like everything that happens rarely.
-        Box::pin(self.go_on(context, outgoing, ended, replayable)).await
-    }
-
-    /// The body to send, and what it takes to send it again, if it is whole and may have to be.
-    fn replayable(
+    /// What the first attempt has and needs. Of its body a copy is kept, if it may have to be sent again.
+    #[inline]
+    pub(crate) fn first(
         &self,
         context: &RequestContext<'_>,
         outgoing: &Outgoing<'_>,
-        body: Option<RequestBody>,
-    ) -> (Option<RequestBody>, Option<Replayable>) {
-        let Some(interaction) = self.interaction else { return (body, None) };
-        let Some(body) = body else { return (None, None) };
-        let terms = &interaction.terms;
-        let is_bound = terms.retry.is_some() || terms.timeout.is_some() || terms.attempt_timeout.is_some();
-        let most = outgoing.upstream.request_buffer_bytes;
-        if !is_bound || most == 0 {
-            return (Some(body), None);
+        passed: Passed,
+        body: &mut Option<RequestBody>,
+    ) -> First {
+        let mut replayable = None;
+        if let Some(interaction) = self.interaction {
+            replayable = replay_of(body, context, outgoing, interaction);
+            if let Some(budget) = &interaction.budget {
+                budget.call_began(self.at);
+            }
         }
-        let buffers = &context.worker.gateway.metrics.buffers;
-        let lease = || Lease::new(buffers, most, context.plan.site.connections.max_buffer_bytes);
-        match Replayable::of(body, lease) {
-            Ok(replayable) => (Some(replayable.body()), Some(replayable)),
-            Err(body) => (Some(body), None),
-        }
+        let permitted = self.permitted(outgoing, replayable.is_some(), passed.within, passed.call);
+        First { permitted, slot: passed.slot, replayable }
     }
 
     fn permitted(
@@ -205,13 +196,14 @@ impl<'a> Passage<'a> {
     }
 
     /// Whether a response is one that retries repeat.
-    fn repeats(&self, response: &UpstreamResponse<RequestBody>) -> bool {
+    #[inline]
+    pub(crate) fn repeats(&self, response: &UpstreamResponse<RequestBody>) -> bool {
         let retry = self.interaction.and_then(|interaction| interaction.retry.as_ref());
         retry.is_some_and(|retry| retry.on.has_status(response.status.as_u16()))
     }
 
     /// Goes on after an attempt that is worth another one, or that failed.
-    async fn go_on(
+    pub(crate) async fn go_on(
         &mut self,
         context: &mut RequestContext<'_>,
         outgoing: &Outgoing<'_>,
@@ -220,13 +212,13 @@ impl<'a> Passage<'a> {
     ) -> Response {
         let mut others = Others { tried: Tried::new(), attempted: 1, began: self.now };
         loop {
-            self.now = Instant::now();
+            self.note_time(context);
             if let Some(hold) = &context.settlement.hold {
                 others.tried.insert(hold.in_flight.index());
             }
             let (mut slot, goes_elsewhere) = (None, self.goes_elsewhere(context, outgoing, &ended, &mut others));
             if goes_elsewhere {
-                slot = context.settlement.hold.take().and_then(|mut hold| hold.slot.take());
+                slot = context.settlement.hold.take().and_then(AttemptHold::into_slot);
             } else {
                 if let Err(why) = self.plan_another(context, outgoing, &ended, replayable.is_some()) {
                     self.note_end(why);
@@ -277,7 +269,7 @@ impl<'a> Passage<'a> {
             && others.attempted < MOST_ATTEMPTED
             && took < 2 * outgoing.upstream.connect_timeout
             && has_untried(context, outgoing, &others.tried, self.now)
-            && self.journey(context.worker.gateway.clock.at(self.now)).elsewhere();
+            && self.journey().elsewhere();
         others.attempted += usize::from(may);
         may
     }
@@ -309,10 +301,10 @@ impl<'a> Passage<'a> {
         // A body that flows is whole only as long as nothing of it was sent.
         let is_whole = is_unsent || is_replayable || !outgoing.framing.has_body;
         let failed = FailedAttempt { is_retryable, is_repeatable: is_safe && is_whole, retry_after };
-        let now = context.worker.gateway.clock.at(self.now);
+        let now = self.at;
         let budget = self.interaction.and_then(|interaction| interaction.budget.as_ref());
         let take_budget = || budget.is_none_or(|budget| budget.take(now));
-        self.journey(now).failed(failed, now, context.worker.ids.random(), take_budget)
+        self.journey().failed(failed, now, context.worker.ids.random(), take_budget)
     }
 
     fn note_end(&self, why: NoRetry) {
@@ -337,7 +329,13 @@ impl<'a> Passage<'a> {
         }
     }
 
-    fn respond_with(&self, context: &mut RequestContext<'_>, response: UpstreamResponse<RequestBody>) -> Response {
+    /// The response to a request whose attempt has succeeded, or is not repeated.
+    #[inline]
+    pub(crate) fn respond_with(
+        &self,
+        context: &mut RequestContext<'_>,
+        response: UpstreamResponse<RequestBody>,
+    ) -> Response {
         let reports = self.reports_attempts();
         let mut response = succeed(context, response, reports);
         self.report_attempts(context, &mut response);
@@ -396,7 +394,7 @@ impl Last {
 }
 
 /// An attempt that was not even begun.
-fn not_begun(trouble: Trouble, body: Option<RequestBody>) -> Failed<RequestBody> {
+pub(crate) fn not_begun(trouble: Trouble, body: Option<RequestBody>) -> Failed<RequestBody> {
     Failed { trouble, was_sent: false, is_repeatable: true, body }
 }
 
@@ -411,4 +409,26 @@ fn cause_of(trouble: &Trouble, is_replayable: bool) -> Option<Cause> {
             Outcome::Success { .. } | Outcome::Ignored => None,
         },
     }
+}
+
+/// What it takes to send a body again, if it is whole and may have to be.
+fn replay_of(
+    body: &mut Option<RequestBody>,
+    context: &RequestContext<'_>,
+    outgoing: &Outgoing<'_>,
+    interaction: &Interaction,
+) -> Option<Replayable> {
+    let Terms { retry, timeout, attempt_timeout, .. } = &interaction.terms;
+    let most = outgoing.upstream.request_buffer_bytes;
+    if most == 0 || retry.is_none() && timeout.is_none() && attempt_timeout.is_none() {
+        return None;
+    }
+    let buffers = &context.worker.gateway.metrics.buffers;
+    let lease = || Lease::new(buffers, most, context.plan.site.connections.max_buffer_bytes);
+    let (to_send, replayable) = match Replayable::of(body.take()?, lease) {
+        Ok(replayable) => (replayable.body(), Some(replayable)),
+        Err(body) => (body, None),
+    };
+    *body = Some(to_send);
+    replayable
 }

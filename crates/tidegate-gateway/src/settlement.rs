@@ -95,7 +95,7 @@ impl Settlement {
             let (gateway, pool) = (&self.worker.gateway, upstream.endpoints.pool());
             // How long the response took until then says nothing about the next one.
             let outcome = outcome_of(trouble, None);
-            if let (Outcome::Failure { cause, .. }, Some(call)) = (outcome, &hold.recorded) {
+            if let (Outcome::Failure { cause, .. }, Some(call)) = (outcome, hold.recorded_call()) {
                 call.broke_off(cause, gateway.now());
             }
             if let Some(change) = pool.balancer.record(&hold.in_flight, outcome, gateway.now()) {
