@@ -98,6 +98,10 @@ stalled: ## attack with clients that stall, beside honest ones: who is served, l
 endpoints: ## kill, freeze and restart endpoints under load: failed requests, recovery; target/bench/endpoints.json
 	cargo bench -p tidegate --bench gateway -- endpoints
 
+.PHONY: sick
+sick: ## a dead, a frozen and a slow upstream beside a healthy one: does that one notice? target/bench/sick.json
+	cargo bench -p tidegate --bench gateway -- sick
+
 .PHONY: soak
 soak: setup ## run the long checks: a million steps for each algorithm, bodies of 1 GiB, a minute of overload
 	TIDEGATE_STEPS=1000000 cargo test --workspace --test redis -- differential

@@ -38,7 +38,8 @@ pub(crate) fn run(scratch: &Scratch) -> ExitCode {
     let has_retries = is_on("ENDPOINT_RETRIES");
     let mut site = Site::start(scratch, has_retries);
     let before = Rest::of(&site);
-    let plan = Plan { from: CLIENT, gateway: site.address(), path: "/api/test", per_second: PER_SECOND };
+    let (gateway, path) = (site.address(), "/api/test");
+    let plan = Plan { from: CLIENT, gateway, host: "bench", path, per_second: PER_SECOND };
     let load = OpenLoop::start(plan);
     std::thread::sleep(SETTLING);
     let mut quiet = Quiet::default();

@@ -8,11 +8,13 @@
 //! With the argument `steady` it is `make steady`: a long run at a steady load (`steady.rs`). With `count` it is `make
 //! count`: instructions instead of time, which do not swing with the machine (`count.rs`). With `stalled` it is `make
 //! stalled`: clients that stall, beside honest ones (`stalled.rs`). With `endpoints` it is `make endpoints`: endpoints
-//! that are killed, frozen and restarted under load (`endpoints.rs`).
+//! that are killed, frozen and restarted under load (`endpoints.rs`). With `sick` it is `make sick`: sick upstreams
+//! beside a healthy one (`sick.rs`).
 //!
 //! Settings, all from the environment: `BENCH_ROUNDS` (5), `BENCH_SECONDS` of a round (3), `BENCH_ONLY` (`proxied`,
 //! `refused` or `redis`), `STEADY_SECONDS` (600), `STALLED_SECONDS` (60), `STALLED_ROUNDS` (5), `STALLED_ONLY` (part of
-//! an attack's name), `ENDPOINT_ROUNDS` (20), `BENCH_TIDEGATE` (another build's binary to measure).
+//! an attack's name), `ENDPOINT_ROUNDS` (20), `ENDPOINT_RETRIES` (`on` or `off`), `SICK_ROUNDS` (5), `SICK_SECONDS`
+//! (10), `BENCH_TIDEGATE` (another build's binary to measure).
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "figures to look at")]
@@ -32,6 +34,7 @@ mod rounds;
 mod scratch;
 mod setting;
 mod shared;
+mod sick;
 mod stalled;
 mod steady;
 mod table;
@@ -70,6 +73,9 @@ fn main() -> ExitCode {
     }
     if is_asked_for("endpoints") {
         return endpoints::run(&scratch);
+    }
+    if is_asked_for("sick") {
+        return sick::run(&scratch);
     }
     let upstream = nginx::upstream(&scratch);
     if is_asked_for("count") {

@@ -23,6 +23,7 @@ const REQUESTS_PER_CONNECTION: u32 = 20;
 pub(crate) struct Plan {
     pub(crate) from: Ipv4Addr,
     pub(crate) gateway: SocketAddr,
+    pub(crate) host: &'static str,
     pub(crate) path: &'static str,
     pub(crate) per_second: u32,
 }
@@ -124,7 +125,7 @@ async fn request(plan: Plan, idle: &Idle) -> io::Result<u16> {
 }
 
 async fn exchange(plan: Plan, mut connection: Connection, carried: u32, idle: &Idle) -> io::Result<u16> {
-    connection.send(format!("GET {} HTTP/1.1\r\nHost: bench\r\n\r\n", plan.path).as_bytes()).await?;
+    connection.send(format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", plan.path, plan.host).as_bytes()).await?;
     let head = connection.response().await?;
     if !head.closes && carried + 1 < REQUESTS_PER_CONNECTION {
         idle.lock().expect("no panic").push((connection, carried + 1));

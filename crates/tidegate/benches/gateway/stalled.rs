@@ -90,7 +90,8 @@ fn phase(scratch: &Scratch, upstream: &Upstream, attack: Option<(Attack, Origin)
     let gateway = tidegate::serve_unpinned(scratch, "stalled", &config(port, admin, upstream.port), port);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let crowd = attack.map(|(attack, origin)| Crowd::start(attack, origin, address));
-    let honest = OpenLoop::start(Plan { from: HONEST, gateway: address, path: "/small", per_second: PER_SECOND });
+    let honest = Plan { from: HONEST, gateway: address, host: "bench", path: "/small", per_second: PER_SECOND };
+    let honest = OpenLoop::start(honest);
     let (peaks, page) = watch(&gateway, admin, Duration::from_secs(seconds));
     let sent = honest.finish();
     let mut failures = BTreeMap::new();

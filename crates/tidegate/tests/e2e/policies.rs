@@ -4,6 +4,7 @@ mod bad_input;
 mod breaker;
 mod breaker_settings;
 mod bulkhead;
+mod combined;
 mod leaving;
 mod misbehaviour;
 mod operator;

@@ -13,7 +13,7 @@ mod idle;
 mod open_files;
 mod own_responses;
 mod pattern;
-mod session;
+pub(crate) mod session;
 mod stalled;
 mod streaming;
 mod tls_upstream;
