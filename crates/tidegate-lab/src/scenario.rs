@@ -352,11 +352,15 @@ fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Op
         plan["duration"] = duration?.into();
     }
     for (index, group) in plan["clients"].as_array().into_iter().flatten().enumerate() {
-        if group.get("polite").is_some_and(|polite| *polite != Value::Bool(false)) {
-            object.wrong(
-                &format!("load.clients[{index}].polite"),
-                "is not supported here: requests that are sent again are in no schedule",
-            );
+        let is_polite = group.get("polite").is_some_and(|polite| *polite != Value::Bool(false));
+        for (field, is_set) in [("polite", is_polite), ("retry", group.get("retry").is_some())] {
+            if is_set {
+                let message = "is not supported here: requests that are sent again are in no schedule";
+                object.wrong(&format!("load.clients[{index}].{field}"), message);
+            }
+        }
+        if group.get("path").is_some() {
+            object.wrong(&format!("load.clients[{index}].path"), "can't be set: it is the lab's");
         }
     }
     match Plan::read(with_addresses(plan.clone()).to_string().as_bytes()) {

@@ -25,7 +25,7 @@ pub use assignment::Assignment;
 pub use heads::Heads;
 pub use live::{Progress, Totals, Trouble};
 pub use plan::{
-    Class, Figure, Group, InvalidPart, InvalidPlan, InvalidThreshold, Outcome, Overrides, Part, Plan, Politeness,
+    After, Class, Comeback, Figure, Group, InvalidPart, InvalidPlan, InvalidThreshold, Outcome, Overrides, Part, Plan,
     ProfileType, Request, Statistic, Threshold, Times,
 };
 pub use profile::{Profile, Shape};

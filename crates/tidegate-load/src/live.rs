@@ -14,7 +14,7 @@ use crate::record::{Cause, End, Missed};
 pub(crate) struct Live {
     /// Requests of the plan.
     planned: Outcomes,
-    /// What polite clients sent again.
+    /// What clients sent again.
     retried: Outcomes,
     too_late: Counter,
     no_room: Counter,
@@ -64,7 +64,7 @@ pub struct Totals {
 pub struct Progress {
     /// Requests of the plan.
     pub planned: Totals,
-    /// What polite clients sent again.
+    /// What clients sent again.
     pub retried: Totals,
     /// Never sent: they would have been too late.
     pub too_late: u64,

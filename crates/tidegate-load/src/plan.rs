@@ -3,6 +3,7 @@
 
 mod about;
 mod clients;
+mod comeback;
 mod overrides;
 mod part;
 mod profiles;
@@ -20,8 +21,9 @@ use serde_json::Value;
 use tidegate_input::object::{Allowed, Object, shown};
 use tidegate_input::{HttpUrl, Problem, Problems, json, table};
 
-pub use clients::{Class, Group, Politeness};
+pub use clients::{Class, Group};
 pub(crate) use clients::{MOST_GROUPS, is_name};
+pub use comeback::{After, Comeback};
 pub use overrides::Overrides;
 pub use part::{InvalidPart, Part};
 pub use profiles::ProfileType;

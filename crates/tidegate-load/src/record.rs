@@ -49,7 +49,7 @@ pub struct Record {
     pub classes: Vec<Class>,
     /// By group, in the plan's order.
     pub groups: Vec<Tally>,
-    /// By group, what polite clients sent again: none of it was planned, so it is counted apart.
+    /// By group, what clients sent again: none of it was planned, so it is counted apart.
     pub retries: Vec<Tally>,
     /// By step of the intended time.
     pub steps: Vec<Step>,
@@ -150,7 +150,7 @@ impl Record {
         }
     }
 
-    /// Counts a request that a polite client sent once more.
+    /// Counts a request that a client sent once more.
     pub fn add_retry(&mut self, sample: &Sample) {
         self.retries[sample.group].note(sample);
     }

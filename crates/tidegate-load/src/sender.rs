@@ -35,7 +35,7 @@ use exchange::{Done, Exchange};
 use http1::Http1;
 use http2::Http2;
 use poller::{Poller, Ready};
-use retries::Retries;
+use retries::{Retries, comes_back};
 
 /// How long before a request is due the sender no longer sleeps.
 const SPIN: Duration = Duration::from_micros(100);
@@ -206,7 +206,7 @@ impl Sender {
         }
         for _ in 0..SENT_AT_ONCE {
             let now = self.now();
-            // What was planned comes first: what polite clients send again is extra.
+            // What was planned comes first: what clients send again is extra.
             match self.agenda.turn(now) {
                 Turn::Send { number, intended } => {
                     let (group, client) = self.context.assignment.client(number);
@@ -407,10 +407,10 @@ impl Sender {
                 observer(&sample, exchange.client);
             }
         }
-        if end == End::Responded(429)
-            && let Some(polite) = &self.context.plan.clients[group].politeness
+        if let Some(comeback) =
+            self.context.plan.clients[group].comeback.as_ref().filter(|it| comes_back(&it.after, end))
         {
-            self.retries.rejected(exchange, polite, retry_after, finished, &mut self.record);
+            self.retries.ended(exchange, comeback, retry_after, finished, &mut self.record);
         }
         self.live.ended(
             is_retry,

@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
-use tidegate_input::object::{Allowed, Object, shown};
+use tidegate_input::object::{Allowed, Object};
 
+use super::comeback::{self, Comeback};
 use super::request::is_ours;
 
 /// The most groups of a plan: each has histograms of its own.
@@ -42,17 +44,6 @@ impl Class {
     }
 }
 
-/// How a polite client comes back after a 429.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Politeness {
-    /// How often at most.
-    pub retries: u32,
-    /// The first pause, in seconds; each further one is twice as long, with full jitter. `Retry-After` counts over it.
-    pub base: f64,
-    /// The longest pause, in seconds. A client that is asked to wait longer gives up.
-    pub longest: f64,
-}
-
 /// Clients of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
@@ -64,15 +55,17 @@ pub struct Group {
     pub count: u64,
     /// How many of all requests are theirs, relative to the other groups.
     pub weight: f64,
-    /// Whether and how they come back after a 429.
-    pub politeness: Option<Politeness>,
+    /// Whether and how they send a request again.
+    pub comeback: Option<Comeback>,
+    /// Path and query of what they request, instead of those of the URL.
+    pub path: Option<String>,
     pub(crate) headers: Vec<(HeaderName, Template)>,
 }
 
 impl Default for Group {
     fn default() -> Self {
         let (name, class) = ("all".to_owned(), Class::Honest);
-        Self { name, class, count: 1, weight: 1.0, politeness: None, headers: Vec::new() }
+        Self { name, class, count: 1, weight: 1.0, comeback: None, path: None, headers: Vec::new() }
     }
 }
 
@@ -127,7 +120,8 @@ fn following(first: IpAddr, count: u64) -> IpAddr {
 }
 
 const WEIGHT: Allowed = Allowed::new(1e-9..=1e9, "a weight");
-const PAUSE: Allowed = Allowed::new(0.001..=3_600.0, "seconds");
+/// The longest path of a group.
+const LONGEST_PATH: usize = 2_048;
 
 /// Reads a group of clients.
 pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
@@ -143,7 +137,8 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
     };
     let count = group.whole_or("count", 1..=10_000_000, usual.count);
     let weight = group.number_or("weight", &WEIGHT, usual.weight);
-    let politeness = politeness(&mut group);
+    let comeback = comeback::read(&mut group);
+    let path = path(&mut group);
     let mut headers = Vec::new();
     for (name, value) in group.texts("headers") {
         add(&group, &mut headers, "headers", &name, &value);
@@ -168,7 +163,7 @@ pub(super) fn read(mut group: Object<'_>) -> Option<Group> {
     group.end();
     // Those without a name get one when it is known what the others are called.
     let name = name.unwrap_or_default();
-    Some(Group { name, class: class?, count: count?, weight: weight?, politeness: politeness?, headers })
+    Some(Group { name, class: class?, count: count?, weight: weight?, comeback: comeback?, path: path?, headers })
 }
 
 /// Whether so many addresses, from this one on, are there.
@@ -213,22 +208,14 @@ fn add(group: &Object<'_>, headers: &mut Vec<(HeaderName, Template)>, field: &st
     }
 }
 
-/// The outer `None` is a problem, the inner one impoliteness.
-#[expect(clippy::option_option, reason = "a problem is not impoliteness")]
-fn politeness(group: &mut Object<'_>) -> Option<Option<Politeness>> {
-    match group.take("polite") {
-        None | Some(Value::Bool(false)) => Some(None),
-        Some(Value::Bool(true)) => Some(Some(Politeness { retries: 3, base: 0.1, longest: 60.0 })),
-        Some(value) if !value.is_object() => {
-            group.wrong("polite", format!("must be `true`, `false` or an object, got {}", shown(&value)));
-            None
-        }
-        Some(value) => {
-            let mut polite = Object::new(group.at("polite"), value, group.problems)?;
-            let retries = polite.whole_or("retries", 1..=100, 3);
-            let (base, longest) = (polite.number_or("base", &PAUSE, 0.1), polite.number_or("longest", &PAUSE, 60.0));
-            polite.end();
-            Some(Some(Politeness { retries: u32::try_from(retries?).ok()?, base: base?, longest: longest? }))
-        }
+/// The path of a group's requests. The outer `None` is a problem.
+#[expect(clippy::option_option, reason = "a problem is not the absence of a path")]
+fn path(group: &mut Object<'_>) -> Option<Option<String>> {
+    let Some(path) = group.text("path") else { return Some(None) };
+    let is_path = path.starts_with('/') && path.len() <= LONGEST_PATH && path.parse::<PathAndQuery>().is_ok();
+    if !is_path {
+        let message = format!("must begin with `/` and be a valid path of at most {LONGEST_PATH} characters, got");
+        group.wrong("path", format!("{message} {:?}", tidegate_input::shortened(&path)));
     }
+    is_path.then_some(Some(path))
 }

@@ -64,7 +64,7 @@ pub struct Counts {
     pub too_late: u64,
     /// Never sent: too many were in flight.
     pub no_room: u64,
-    /// Retries that a polite client owed itself and did not send: it was asked to wait too long, had tried often
+    /// Retries that a client owed itself and did not send: it was asked to wait too long, had tried often
     /// enough, or found no free slot.
     pub given_up: u64,
 }

@@ -1,4 +1,4 @@
-//! What polite clients send again.
+//! What clients send again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,11 +6,21 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::exchange::Exchange;
-use crate::plan::Politeness;
-use crate::record::Record;
+use crate::plan::{After, Comeback};
+use crate::record::{Cause, End, Record};
 
 /// How many may wait to be sent again, a sender. A client that comes when there are so many gives up.
 const MOST_WAITING: usize = 100_000;
+
+/// Whether a request that ended so is sent again.
+pub(super) fn comes_back(after: &After, end: End) -> bool {
+    match end {
+        End::Responded(status) => after.has_status(status),
+        End::Failed(Cause::TimedOut) => after.timeouts,
+        End::Failed(Cause::NotConnected | Cause::Tls | Cause::Closed | Cause::NotHttp) => after.failures,
+        End::Unfinished => false,
+    }
+}
 
 /// Requests that wait to be sent again.
 pub(super) struct Retries {
@@ -26,19 +36,20 @@ impl Retries {
         Self { seed, end, waiting: BTreeMap::new() }
     }
 
-    /// A request was rejected at `now`. Its client comes back later, or gives up.
-    pub(super) fn rejected(
+    /// A request has ended at `now` in a way after which its client sends it again later, or gives up.
+    pub(super) fn ended(
         &mut self,
         mut exchange: Exchange,
-        polite: &Politeness,
+        comeback: &Comeback,
         retry_after: Option<Duration>,
         now: Duration,
         record: &mut Record,
     ) {
-        let pause = retry_after.unwrap_or_else(|| self.backoff(&exchange, polite));
+        let asked = retry_after.filter(|_| comeback.heeds);
+        let pause = asked.unwrap_or_else(|| self.backoff(&exchange, comeback));
         let due = now + pause;
-        let is_too_often = exchange.attempt >= polite.retries;
-        let is_too_long = pause.as_secs_f64() > polite.longest || due >= self.end;
+        let is_too_often = exchange.attempt >= comeback.retries;
+        let is_too_long = pause.as_secs_f64() > comeback.longest || due >= self.end;
         if is_too_often || is_too_long || self.waiting.len() >= MOST_WAITING {
             record.give_up(exchange.group);
             return;
@@ -49,8 +60,8 @@ impl Retries {
     }
 
     /// Full jitter: anything up to a bound that doubles each time, drawn from the seed.
-    fn backoff(&self, exchange: &Exchange, polite: &Politeness) -> Duration {
-        let bound = (polite.base * 2_f64.powi(exchange.attempt.min(60) as i32)).min(polite.longest);
+    fn backoff(&self, exchange: &Exchange, comeback: &Comeback) -> Duration {
+        let bound = (comeback.base * 2_f64.powi(exchange.attempt.min(60) as i32)).min(comeback.longest);
         let mut rng = Rng::with_seed(self.seed ^ exchange.number.rotate_left(20) ^ u64::from(exchange.attempt));
         // The first numbers of neighbouring seeds resemble each other.
         rng.u64(..);

@@ -27,7 +27,7 @@ pub fn write(page: &mut Exposition, all: &Progress, running: Option<&Run>) {
     requests.sample(&[("status", "error")], planned.errors + retried.errors);
     let errors = planned.errors + retried.errors;
     counter(page, "loadgen_errors_total", "Requests with another response than 2xx or 429, or without one.", errors);
-    counter(page, "loadgen_retries_total", "Requests that polite clients have sent again after a 429.", retried.sent);
+    counter(page, "loadgen_retries_total", "Requests that clients have sent again.", retried.sent);
     let mut missed = page.family("loadgen_missed_total", "Requests that were due and never sent.", Kind::Counter);
     missed.sample(&[("reason", "too_late")], all.too_late);
     missed.sample(&[("reason", "no_room")], all.no_room);

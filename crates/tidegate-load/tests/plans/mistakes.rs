@@ -159,6 +159,19 @@ fn bad_clients_are_reported() {
             "must be `true`, `false` or an object, got \"yes\"",
         ),
         (
+            with("clients", json!([{"polite": true, "retry": {}}])),
+            "clients[0].retry",
+            "can't be set together with `polite`",
+        ),
+        (
+            with("clients", json!([{"retry": {"after": ["5xx", "never"]}}])),
+            "clients[0].retry.after[1]",
+            "must be `timeout`, `failure`, `4xx`, `5xx` or a status from 400 to 599, got \"never\"",
+        ),
+        (with("clients", json!([{"retry": {"retries": 101}}])), "clients[0].retry.retries", "a whole number from 1"),
+        (with("clients", json!([{"path": "api"}])), "clients[0].path", "must begin with `/`"),
+        (with("clients", json!([{"path": "/a b"}])), "clients[0].path", "must begin with `/` and be a valid path"),
+        (
             with("clients", json!([{"count": 7, "forwardedFor": "255.255.255.250"}])),
             "clients[0].forwardedFor",
             "must leave room for `count` addresses",

@@ -107,7 +107,8 @@ fn everything_else_a_plan_may_have() {
         (
             "clients",
             json!([{"name": "good", "count": 5, "apiKey": "key-{n}", "polite": true},
-                   {"class": "attacker", "weight": 9, "forwardedFor": "10.0.0.1", "tier": "free"}]),
+                   {"class": "attacker", "weight": 9, "forwardedFor": "10.0.0.1", "tier": "free"},
+                   {"name": "stubborn", "path": "/b?c", "retry": {"after": ["503", "timeout"], "base": 0}}]),
         ),
     ] {
         plan[field] = value;
@@ -124,7 +125,13 @@ fn everything_else_a_plan_may_have() {
         [("x-a", "b"), ("content-type", "application/json"), ("authorization", "Basic YW5uOnNlY3JldA==")]
     );
     assert_eq!((plan.clients[0].class, plan.clients[0].count, plan.clients[0].weight), (Class::Honest, 5, 1.0));
-    assert!(plan.clients[0].politeness.is_some() && plan.clients[1].politeness.is_none());
+    assert!(plan.clients[0].comeback.is_some() && plan.clients[1].comeback.is_none());
+    let stubborn = &plan.clients[2];
+    assert_eq!(stubborn.path.as_deref(), Some("/b?c"));
+    let comeback = stubborn.comeback.as_ref().expect("it comes back");
+    assert_eq!([503, 500].map(|status| comeback.after.has_status(status)), [true, false]);
+    assert_eq!((comeback.after.timeouts, comeback.after.failures), (true, false));
+    assert_eq!((comeback.retries, comeback.base, comeback.heeds), (3, 0.0, false));
     assert_eq!((plan.clients[1].name.as_str(), plan.clients[1].class), ("attacker", Class::Attacker));
     assert_eq!(plan.thresholds.len(), 2);
     assert!(!format!("{plan:?}").contains("YW5u"), "what is secret is not shown");

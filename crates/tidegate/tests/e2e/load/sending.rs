@@ -390,6 +390,50 @@ fn polite_clients_back_off_when_nobody_tells_them_how_long() {
     assert_eq!(rude.result["retries"]["sent"], json!(0));
 }
 
+/// They make an overload worse: that is what they are for.
+#[test]
+fn stubborn_clients_send_again_what_failed() {
+    let plan = |address, clients| {
+        let mut plan = constant(url(address), 100, 1.0);
+        plan["profile"] = json!({ "type": "trace", "params": { "timestamps": vec![0; 10] } });
+        plan["requestOptions"] = json!({ "timeout": 0.2 });
+        plan["clients"] = clients;
+        plan
+    };
+    let failing = responding("503 Service Unavailable\r\nretry-after: 100");
+    let silent = Upstream::behaving(|_, _| {
+        tidegate_testkit::pause(Duration::from_secs(2));
+        false
+    });
+    let closing = Upstream::behaving(|_, _| false);
+    for (upstream, after, sent) in [
+        (&failing, json!(["5xx"]), 20),
+        (&failing, json!(["timeout", "failure", "500"]), 0),
+        (&silent, json!(["timeout"]), 20),
+        (&silent, json!(["failure", "5xx"]), 0),
+        (&closing, json!(["failure"]), 20),
+        (&closing, json!(["timeout"]), 0),
+    ] {
+        let retry = json!({ "retries": 2, "base": 0.01, "after": after });
+        let ran = run(&plan(upstream.address, json!([{ "retry": retry }])));
+        assert_eq!(ran.requests("sent"), 10);
+        let retries = &ran.result["retries"];
+        let given_up = if sent > 0 { 10 } else { 0 };
+        assert_eq!((&retries["sent"], &retries["givenUp"]), (&json!(sent), &json!(given_up)), "{after}: {retries}");
+    }
+}
+
+#[test]
+fn a_group_may_request_a_path_of_its_own() {
+    let target = Upstream::start();
+    let mut plan = constant(url(target.address), 100, 0.5);
+    plan["clients"] = json!([{ "name": "some" }, { "name": "others", "path": "/b?c=d" }]);
+    assert_eq!(run(&plan).requests("sent"), 50);
+    let lines: BTreeSet<String> = target.received().into_iter().map(|request| request.line).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines.contains("GET /b?c=d HTTP/1.1"), "{lines:?}");
+}
+
 /// A server that restarts its connections at will costs the requests on them and nothing else.
 #[test]
 fn connections_that_end_are_made_again() {
