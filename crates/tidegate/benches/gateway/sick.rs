@@ -2,8 +2,8 @@
 //! policies. What the healthy one serves must not notice.
 //!
 //! In each round all four are healthy for a while, then three are sick, under the same load. Judged are the share of
-//! requests to the healthy upstream that are served, of all rounds, and the median over the rounds of the ratio of their
-//! 99th percentiles. The same without policies shows what these do.
+//! requests to the healthy upstream that are served, of all rounds, and the median over the rounds of the ratio of
+//! their 99th percentiles. The same without policies shows what these do.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! Policies together with what else the gateway does: HTTP/2, HEAD, WebSocket, `Expect`, long bodies, hashing, reserves.
+//! Policies together with what else the gateway does: HTTP/2, HEAD, WebSocket, `Expect`, long bodies, hashing,
+//! reserves.
 
 use std::convert::Infallible;
 use std::io::{Read as _, Write as _};
