@@ -198,7 +198,10 @@ fn breakers(gateway: &Gateway, path: &str, method: &Method, body: &[u8]) -> Resu
         .map_err(|detail| Fault::not_found("no_such_breaker", detail))?;
     if *method == Method::POST {
         let states = "\"open\", \"closed\", \"disabled\" or \"auto\"";
-        breaker.force(wanted_state(body, interaction_report::forced, states)?, now);
+        let wanted = wanted_state(body, interaction_report::forced, states)?;
+        breaker.force(wanted, now);
+        let line = format!("breaker of `{upstream}` (policy `{policy}`) set to `{}` by an operator", wanted.name());
+        gateway.log.info("Breaker", line);
     } else if !is_read(method) {
         return Err(Fault::method("GET, POST"));
     }

@@ -70,6 +70,8 @@ pub(crate) struct Admissions {
     client: Option<Admission>,
     /// Boxed, for most upstreams have no limits.
     upstream: Option<Box<Admission>>,
+    /// Whether an attempt has sent something.
+    was_sent: bool,
 }
 
 impl Admissions {
@@ -106,13 +108,28 @@ impl Admissions {
     }
 
     /// The request goes to its upstream now: what it took is spent.
-    pub(crate) fn sent(&mut self) {
+    pub(crate) fn sending(&mut self) {
+        self.was_sent = true;
         self.set_sent(true);
     }
 
-    /// The gateway rejects the request after all.
-    pub(crate) fn not_sent(&mut self) {
-        self.set_sent(false);
+    /// An attempt has ended: what it took is spent.
+    pub(crate) fn attempted(&mut self) {
+        self.set_sent(true);
+    }
+
+    /// The gateway rejects the request after all. What an earlier attempt has sent stays spent.
+    pub(crate) fn rejected(&mut self) {
+        if !self.was_sent {
+            self.set_sent(false);
+        }
+    }
+
+    /// The gateway itself has rejected the attempt: it has cost the upstream nothing.
+    pub(crate) fn attempt_rejected(&mut self) {
+        if let Some(admission) = &mut self.upstream {
+            admission.sent = false;
+        }
     }
 
     fn set_sent(&mut self, is_sent: bool) {

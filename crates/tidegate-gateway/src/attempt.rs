@@ -4,7 +4,7 @@
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use tidegate_http::server::Interim;
 use tidegate_http::share::GROUPS;
 use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::Call;
-use tidegate_policy::endpoints::{Cause, Outcome, Tried};
+use tidegate_policy::endpoints::{Cause, Outcome, Standing, Tried};
 use tidegate_wait::Slot;
 use tokio::time::sleep;
 
@@ -50,7 +50,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) request: &'a RequestHead,
     /// With its port, if there is one.
     host: &'a [u8],
-    from_trusted: bool,
+    pub(crate) from_trusted: bool,
     pub(crate) framing: Framing<'a>,
     interim: Option<Interim>,
 }
@@ -69,7 +69,7 @@ impl<'a> Outgoing<'a> {
         let interim = if request.version == Version::HTTP_11 { body.interim() } else { None };
         let upgrade = validation::upgrade(request, &body);
         let (length, body) = validation::body(request, body);
-        let framing = Framing { length, has_body: body.is_some(), upgrade };
+        let framing = Framing { length, has_body: body.is_some(), is_whole: false, upgrade };
         (Self { upstream, interaction, hash, request, host, from_trusted, framing, interim }, body)
     }
 }
@@ -84,11 +84,15 @@ pub(crate) type Ended = Result<UpstreamResponse<RequestBody>, Failed<RequestBody
 pub(crate) struct Permitted {
     /// Which one it is, counted from 1.
     pub(crate) number: u32,
-    /// When it begins.
+    /// When it begins, and the same by the gateway's clock.
     pub(crate) started: Instant,
-    /// The longest time to the head of its response. Only a request whose whole body is in memory is bound by it: it
-    /// can't be said of others whether they wait for their client.
+    pub(crate) at: Timestamp,
+    /// The longest time to the head of its response.
     pub(crate) within: Option<Duration>,
+    /// Whether that is so short that its end says nothing about the upstream.
+    pub(crate) is_short: bool,
+    /// Set when the request's body has been sent, if it still comes: the time counts from then on.
+    pub(crate) upload: Option<Arc<AtomicBool>>,
     /// At the breaker, if there is one.
     pub(crate) call: Option<Call>,
 }
@@ -102,9 +106,13 @@ pub(crate) async fn attempt(
     permitted: Permitted,
     body: Option<RequestBody>,
 ) -> Ended {
-    let Permitted { number, started, within, call } = permitted;
+    let Permitted { number, started, at, within, is_short, upload, call } = permitted;
+    if let Some(record) = &mut context.settlement.record {
+        record.attempts = number;
+    }
     let (head, traits) = outgoing_head(context, outgoing, &chosen.member.entry);
     let (worker, connections) = (context.worker, &context.plan.site.connections);
+    let is_connecting = AtomicBool::new(false);
     let local = Local {
         worker: worker.index,
         deadlines: &worker.deadlines,
@@ -112,6 +120,7 @@ pub(crate) async fn attempt(
         close_idle: &|| worker.close_idle_upstream() || worker.evict_stalled() == Eviction::Started,
         evict: &|endpoint, waited_since| worker.evict_stalled_of(endpoint, waited_since),
         free_a_file: &|| worker.free_a_file(),
+        connecting: &|| is_connecting.store(true, Ordering::Relaxed),
     };
     let terms = ClientTerms {
         wait: connections.body_wait(),
@@ -126,72 +135,98 @@ pub(crate) async fn attempt(
     };
     // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
     let (admissions, sent) = (&mut context.settlement.admissions, AtomicU64::new(0));
+    // Boxed, like everything that not every request needs.
+    let mut late = if upload.is_none() { within.map(|within| Box::pin(sleep(within))) } else { None };
     let ended = {
         let sending = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || {
-            admissions.sent();
+            admissions.sending();
             sent.fetch_add(1, Ordering::Relaxed);
         });
         let mut sending = pin!(sending);
-        // Boxed, like everything that not every request needs.
-        let mut late = within.map(|within| Box::pin(sleep(within)));
-        poll_fn(|cx| match (sending.as_mut().poll(cx), &mut late) {
-            (Poll::Ready(ended), _) => Poll::Ready(ended),
-            (Poll::Pending, Some(late)) => {
-                late.as_mut().poll(cx).map(|()| Err(too_late(sent.load(Ordering::Relaxed) > 0)))
+        poll_fn(|cx| {
+            if let Poll::Ready(ended) = sending.as_mut().poll(cx) {
+                return Poll::Ready(ended);
             }
-            (Poll::Pending, None) => Poll::Pending,
+            if let (None, Some(within), Some(upload)) = (&late, within, &upload)
+                && upload.load(Ordering::Relaxed)
+            {
+                late = Some(Box::pin(sleep(within)));
+            }
+            let Some(late) = &mut late else { return Poll::Pending };
+            late.as_mut().poll(cx).map(|()| Err(too_late(&sent, &is_connecting)))
         })
         .await
     };
+    context.settlement.admissions.attempted();
     let sent = sent.into_inner();
-    context.settlement.admissions.sent();
     if sent > 1
         && let Some(interaction) = outgoing.interaction
     {
         interaction.note_resent(sent - 1, context.worker.gateway.now());
     }
-    record(context, outgoing, &Recorded { number, started, began: chosen.now }, call, &ended);
+    let is_cut = is_short && late.is_some_and(|late| late.is_elapsed());
+    record(context, outgoing, &Recorded { number, started, at, is_cut }, call, &ended);
     ended
 }
 
-/// An attempt that was ended because its time was over.
-fn too_late(was_sent: bool) -> Failed<RequestBody> {
-    let trouble = if was_sent { Trouble::ResponseTimeout } else { Trouble::ConnectTimeout };
+/// An attempt that was ended because its time was over. A wait for room that the gateway itself has not got is not the
+/// endpoint's doing.
+fn too_late(sent: &AtomicU64, is_connecting: &AtomicBool) -> Failed<RequestBody> {
+    let was_sent = sent.load(Ordering::Relaxed) > 0;
+    let trouble = match (was_sent, is_connecting.load(Ordering::Relaxed)) {
+        (true, _) => Trouble::ResponseTimeout,
+        (false, true) => Trouble::ConnectTimeout,
+        (false, false) => Trouble::Full,
+    };
     Failed { trouble, was_sent, is_repeatable: !was_sent, body: None }
 }
 
 /// The endpoint that gets the request.
 pub(crate) struct Chosen {
     member: Arc<Member>,
-    /// When it was chosen.
-    now: Timestamp,
 }
 
 /// Whether there is an endpoint that may get the request and was not tried yet.
-pub(crate) fn has_untried(context: &RequestContext<'_>, outgoing: &Outgoing<'_>, tried: &Tried, now: Instant) -> bool {
+pub(crate) fn has_untried(context: &RequestContext<'_>, outgoing: &Outgoing<'_>, tried: &Tried, at: Timestamp) -> bool {
     let (pool, random) = (outgoing.upstream.endpoints.pool(), context.worker.ids.random());
-    let now = context.worker.gateway.clock.at(now);
-    let index = pool.balancer.choose(now, random, outgoing.hash.unwrap_or(random), tried);
+    let index = pool.balancer.choose(at, random, outgoing.hash.unwrap_or(random), tried);
     index.is_some_and(|index| !tried.contains(index))
 }
 
-/// Chooses an endpoint, and counts the request there and for the client's address.
-/// `slot`: that of the bulkhead, which it holds from now on.
+/// Which endpoints another attempt prefers.
+pub(crate) enum Preferred<'a> {
+    /// Any: it is the first attempt.
+    All,
+    /// Those not tried yet: no connection to the others could be made.
+    Untried(&'a Tried),
+    /// The same, if they are available. One that responds with an error is better than one that is out.
+    Available(&'a Tried),
+}
+
+/// Chooses an endpoint, and counts the request there and for the client's address. `slot`: that of the bulkhead, which
+/// it holds from now on.
 pub(crate) fn choose(
     context: &mut RequestContext<'_>,
     outgoing: &Outgoing<'_>,
-    tried: &Tried,
-    started: Instant,
+    preferred: &Preferred<'_>,
+    at: Timestamp,
     slot: Option<Slot>,
 ) -> Result<Chosen, Trouble> {
     let (upstream, hash) = (outgoing.upstream, outgoing.hash);
     let (worker, client) = (context.worker, context.client);
     let pool = upstream.endpoints.pool();
-    // Of one endpoint, only its latency depends on the time: when the request began is exact enough.
-    let (now, random) =
-        if pool.members.len() > 1 { (worker.gateway.clock.at(started), worker.ids.random()) } else { (context.now, 0) };
-    let index = pool.balancer.choose(now, random, hash.unwrap_or(random), tried);
-    let chosen = index.and_then(|index| Some((pool.members.get(index)?, pool.balancer.begin(index, now)?)));
+    let random = if pool.members.len() > 1 { worker.ids.random() } else { 0 };
+    let key = hash.unwrap_or(random);
+    let index = match preferred {
+        Preferred::All => pool.balancer.choose(at, random, key, &Tried::new()),
+        Preferred::Untried(tried) => pool.balancer.choose(at, random, key, tried),
+        Preferred::Available(tried) => {
+            let index = pool.balancer.choose(at, random, key, tried);
+            let is_up = |index: &usize| pool.members[*index].state.standing(at) == Standing::Up;
+            index.filter(is_up).or_else(|| pool.balancer.choose(at, random, key, &Tried::new()))
+        }
+    };
+    let chosen = index.and_then(|index| Some((pool.members.get(index)?, pool.balancer.begin(index, at)?)));
     let Some((member, in_flight)) = chosen else {
         return Err(if pool.members.is_empty() { upstream.endpoints.no_address() } else { Trouble::NoEndpoint });
     };
@@ -207,15 +242,16 @@ pub(crate) fn choose(
         share = Some(held);
     }
     context.settlement.hold = Some(AttemptHold::new(in_flight, share, slot));
-    Ok(Chosen { member: Arc::clone(member), now })
+    Ok(Chosen { member: Arc::clone(member) })
 }
 
 /// An attempt, for those who record how it ended.
 struct Recorded {
     number: u32,
     started: Instant,
-    /// When the endpoint was chosen.
-    began: Timestamp,
+    at: Timestamp,
+    /// Whether it was ended before it could say anything about the upstream.
+    is_cut: bool,
 }
 
 /// Records how an attempt ended: for the endpoint, for the upstream, and at the breaker.
@@ -228,7 +264,7 @@ fn record(
 ) {
     let upstream = outgoing.upstream;
     let took = recorded.started.elapsed();
-    let now = recorded.began + took;
+    let now = recorded.at + took;
     match ended {
         Ok(response) => {
             upstream.responded(recorded.number, took, response.status);
@@ -250,6 +286,7 @@ fn record(
                 }
             }
         }
+        Err(_) if recorded.is_cut => {}
         Err(failed) => {
             // A client that sends a body takes some of the time.
             let known = failed.body.is_none().then_some(took);
@@ -258,7 +295,7 @@ fn record(
             if let (Some(call), Some(interaction), Outcome::Failure { cause, .. }) =
                 (call, outgoing.interaction, outcome)
             {
-                interaction.failed(call, cause, took, now);
+                interaction.failed(call, cause, known.unwrap_or_default(), now);
             }
         }
     }
@@ -288,6 +325,8 @@ fn record_failure(context: &RequestContext<'_>, upstream: &Upstream, outcome: Ou
 pub(crate) struct Framing<'a> {
     length: BodyLength,
     pub(crate) has_body: bool,
+    /// Whether it is in memory, so that it can be sent again.
+    pub(crate) is_whole: bool,
     /// The protocol that the client wants to switch to.
     upgrade: Option<&'a [u8]>,
 }
@@ -322,7 +361,8 @@ fn outgoing_head(
         added: if degraded.is_some() { &added[..] } else { &added[..1] },
         guarded: &site.guarded,
         body: framing.length,
-        expects_continue: validation::expects_continue(request) && framing.has_body,
+        // A body that is here already need not wait for the upstream to ask for it.
+        expects_continue: validation::expects_continue(request) && framing.has_body && !framing.is_whole,
         forwards_left: validation::forwards_left(&request.method, &request.headers).map(|left| left.saturating_sub(1)),
         upgrade: framing.upgrade,
     };
@@ -379,7 +419,7 @@ fn read_ahead_lease(context: &RequestContext<'_>) -> Lease {
 pub(crate) fn give_up(context: &mut RequestContext<'_>, upstream: &Upstream, trouble: &Trouble) -> Response {
     if trouble.is_rejection() {
         // The gateway itself rejects, so what was taken is given back.
-        context.settlement.admissions.not_sent();
+        context.settlement.admissions.rejected();
     }
     let mut response = rejection::upstream_trouble(trouble, &upstream.name, context.id.as_str());
     response.is_for_evicted = matches!(trouble, Trouble::ClientEvicted);

@@ -41,6 +41,13 @@ impl AttemptHold {
         self.of_policy.as_mut()?.slot.take()
     }
 
+    /// The endpoint works on the request no more.
+    pub(crate) fn give_back_slot(&mut self) {
+        if let Some(of_policy) = &mut self.of_policy {
+            of_policy.slot = None;
+        }
+    }
+
     /// The head of the response was recorded at a breaker.
     #[inline]
     pub(crate) fn recorded(&mut self, call: RecordedCall) {

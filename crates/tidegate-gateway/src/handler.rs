@@ -7,10 +7,9 @@ use http::{Method, StatusCode};
 use tidegate_http::client::Trouble;
 use tidegate_http::forwarded;
 use tidegate_http::request::RequestHead;
-use tidegate_policy::endpoints::Tried;
 
 use crate::admission::{Admissions, Rejection, admit};
-use crate::attempt::{Outgoing, attempt, choose, give_up};
+use crate::attempt::{Outgoing, Preferred, attempt, choose, give_up};
 use crate::barred::Barred;
 use crate::client::Client;
 use crate::client_shares::{CONNECTION_SHARE, CONNECTION_SHARE_DETAIL};
@@ -109,10 +108,10 @@ impl RequestContext<'_> {
         tally::forwarded(self, &resolved);
         self.record_would_reject();
         self.settlement.upstream = Some(Arc::clone(resolved.upstream()));
-        let (outgoing, mut body) =
+        let (mut outgoing, mut body) =
             Outgoing::new(&request, host.whole(), from_trusted, body, &resolved, passage.interaction);
-        let First { permitted, slot, replayable } = passage.first(self, &outgoing, passed, &mut body);
-        let ended = match choose(self, &outgoing, &Tried::new(), permitted.started, slot) {
+        let First { permitted, slot, replayable } = passage.first(self, &mut outgoing, passed, &mut body);
+        let ended = match choose(self, &outgoing, &Preferred::All, permitted.at, slot) {
             Ok(chosen) => match attempt(self, &outgoing, chosen, permitted, body).await {
                 Ok(response) if !passage.repeats(&response) => return passage.respond_with(self, response),
                 ended => ended,
@@ -175,7 +174,7 @@ impl RequestContext<'_> {
                     let collected = Box::pin(collect(self, resolved.upstream(), request, unread)).await;
                     *body = collected.map_err(|trouble| {
                         // The client could have sent its body: what it took is spent.
-                        self.settlement.admissions.sent();
+                        self.settlement.admissions.attempted();
                         Stopped::ByClient(trouble)
                     })?;
                 }

@@ -35,16 +35,21 @@ pub(crate) struct Interaction {
 pub(crate) struct InteractionStats {
     /// Failures that were worth another attempt and got none, in the order of [`NOT_REPEATED`].
     not_repeated: [Counter; NOT_REPEATED.len()],
+    /// Attempts that were repeated.
+    pub(crate) retries: Counter,
     /// Requests sent again because a kept connection had ended.
     pub(crate) resent: Counter,
+    /// Requests that waited for a slot of the bulkhead until their time was over.
+    pub(crate) waited_in_vain: Counter,
 }
 
 /// Why a failure that is worth another attempt gets none, with the words for it in metrics.
-pub(crate) const NOT_REPEATED: [(NoRetry, &str); 4] = [
+pub(crate) const NOT_REPEATED: [(NoRetry, &str); 5] = [
     (NoRetry::NotRepeatable, "unsafe"),
     (NoRetry::Exhausted, "attempts"),
     (NoRetry::NoTime, "time"),
     (NoRetry::NoBudget, "budget"),
+    (NoRetry::BreakerOpen, "breaker"),
 ];
 
 impl InteractionStats {

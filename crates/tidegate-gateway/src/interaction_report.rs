@@ -87,6 +87,13 @@ fn write_breakers(plan: &Plan, now: Timestamp, page: &mut Exposition) {
     for (labels, snapshot) in &breakers {
         family.sample(labels, u64::from(snapshot.phase.number()));
     }
+    let help = "1 for what an operator wants of a breaker.";
+    let mut family = page.family("tidegate_breaker_set", help, Kind::Gauge);
+    for ([service, policy], snapshot) in &breakers {
+        for forced in Forced::ALL {
+            family.sample(&[*service, *policy, ("state", forced.name())], snapshot.forced == forced);
+        }
+    }
     let help = "What a breaker has counted: successes and failures, which of both were slow, what it rejected, and \
                 results that came too late to count.";
     let mut family = page.family("tidegate_breaker_calls_total", help, Kind::Counter);
@@ -115,11 +122,11 @@ fn write_breakers(plan: &Plan, now: Timestamp, page: &mut Exposition) {
 fn write_retries(plan: &Plan, now: Timestamp, page: &mut Exposition) {
     let retries = having(plan, |it| Some((it.budget.as_ref()?.snapshot(now), &it.stats)));
     let mut family = page.family("tidegate_retries_total", "Attempts that were repeated.", Kind::Counter);
-    for (labels, (budget, stats)) in &retries {
-        family.sample(labels, budget.permitted.saturating_sub(stats.resent.get()));
+    for (labels, (_, stats)) in &retries {
+        family.sample(labels, stats.retries.get());
     }
-    let help = "Failures worth another attempt that got none: it is unsafe or its body is not whole, all attempts were \
-                made, or time or the budget was used up.";
+    let help = "Failures worth another attempt that got none: the request must not be repeated or its body is not \
+                whole, all attempts were made, the time or the budget was used up, or the breaker was open.";
     let mut family = page.family("tidegate_retries_denied_total", help, Kind::Counter);
     for ([service, policy], (_, stats)) in &retries {
         for (reason, count) in stats.all_not_repeated() {
@@ -139,23 +146,23 @@ fn write_retries(plan: &Plan, now: Timestamp, page: &mut Exposition) {
 }
 
 fn write_bulkheads(plan: &Plan, page: &mut Exposition) {
-    let bulkheads = having(plan, |interaction| Some(interaction.bulkhead.as_ref()?.snapshot()));
+    let bulkheads = having(plan, |it| Some((it.bulkhead.as_ref()?.snapshot(), it.stats.waited_in_vain.get())));
     let mut family = page.family("tidegate_bulkhead_limit", "The most attempts in flight.", Kind::Gauge);
-    for (labels, snapshot) in &bulkheads {
+    for (labels, (snapshot, _)) in &bulkheads {
         family.sample(labels, u64::from(snapshot.settings.limit));
     }
     let mut family = page.family("tidegate_bulkhead_in_flight", "Attempts in flight.", Kind::Gauge);
-    for (labels, snapshot) in &bulkheads {
+    for (labels, (snapshot, _)) in &bulkheads {
         family.sample(labels, u64::from(snapshot.in_flight));
     }
     let mut family = page.family("tidegate_bulkhead_waiting", "Requests that wait for a slot.", Kind::Gauge);
-    for (labels, snapshot) in &bulkheads {
+    for (labels, (snapshot, _)) in &bulkheads {
         family.sample(labels, u64::from(snapshot.waiting));
     }
-    let help = "Requests that got no slot: there was no room to wait, or the wait ended before one was free.";
+    let help = "Requests that got no slot: there was no room to wait, or none became free in time.";
     let mut family = page.family("tidegate_bulkhead_rejected_total", help, Kind::Counter);
-    for ([service, policy], snapshot) in &bulkheads {
+    for ([service, policy], (snapshot, waited_in_vain)) in &bulkheads {
         family.sample(&[*service, *policy, ("reason", "full")], snapshot.rejected);
-        family.sample(&[*service, *policy, ("reason", "wait")], snapshot.cancelled);
+        family.sample(&[*service, *policy, ("reason", "wait")], *waited_in_vain);
     }
 }

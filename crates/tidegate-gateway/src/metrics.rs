@@ -466,6 +466,16 @@ fn write_upstreams(plan: &Plan, page: &mut Exposition) {
             family.sample(&[("service", name), ("reason", reason)], troubles.get(reason).copied().unwrap_or(0));
         }
     }
+    let mut family = page.family(
+        "tidegate_upstream_repeated_total",
+        "Attempts without a response that were repeated, by reason.",
+        Kind::Counter,
+    );
+    for (name, metrics) in named() {
+        for (reason, count) in &*metrics.repeated_troubles() {
+            family.sample(&[("service", name), ("reason", reason)], *count);
+        }
+    }
     let mut family =
         page.family("tidegate_upstream_connections", "Open connections, including idle ones.", Kind::Gauge);
     for upstream in &plan.site.upstreams {

@@ -1,6 +1,8 @@
 //! A request's way from its admission to its response: through the policies around its attempts, to endpoints, and
 //! again if that is worth it. The order of the steps is that of a [`Journey`]; here they are taken.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_http::client::{Failed, Response as UpstreamResponse, ResponseContent, Trouble};
@@ -13,7 +15,8 @@ use tidegate_wait::{Begun, Slot};
 
 use crate::admission::admit;
 use crate::attempt::{
-    ATTEMPTS_HEADER, Ended, Outgoing, Permitted, attempt, choose, give_up, has_untried, note_trouble, succeed,
+    ATTEMPTS_HEADER, Ended, Outgoing, Permitted, Preferred, attempt, choose, give_up, has_untried, note_trouble,
+    succeed,
 };
 use crate::attempt_hold::AttemptHold;
 use crate::barred::Barred;
@@ -24,8 +27,10 @@ use crate::request_body::{Replayable, RequestBody};
 use crate::request_context::RequestContext;
 use crate::resolve::Resolved;
 use crate::response::Response;
+use crate::settings::RetrySettings;
 use crate::stages::Side;
 use crate::upstream::outcome_of;
+use crate::validation;
 
 /// A request on its way.
 pub(crate) struct Passage<'a> {
@@ -35,7 +40,7 @@ pub(crate) struct Passage<'a> {
     pub(crate) interaction: Option<&'a Interaction>,
     /// The time after the last step that took any.
     now: Instant,
-    /// The same by the gateway's clock, once there is a journey.
+    /// The same by the gateway's clock.
     at: Timestamp,
 }
 
@@ -59,10 +64,12 @@ impl<'a> Passage<'a> {
     #[inline]
     pub(crate) fn new(context: &RequestContext<'_>, resolved: &'a Resolved<'a>, began: Instant) -> Self {
         let (interaction, has_limits) = (resolved.interaction(), resolved.has_upstream_limits());
+        let has_waited = began != context.settlement.started;
+        let at = if has_waited { context.worker.gateway.clock.at(began) } else { context.now };
         if !has_limits && interaction.is_none() {
-            return Self { journey: None, resolved, interaction, now: began, at: context.now };
+            return Self { journey: None, resolved, interaction, now: began, at };
         }
-        let (at, terms) = (context.worker.gateway.clock.at(began), interaction.map(|interaction| interaction.terms));
+        let terms = interaction.map(|interaction| interaction.terms);
         let journey = Some(Journey::new(Terms { has_limits, ..terms.unwrap_or_default() }, at));
         Self { journey, resolved, interaction, now: began, at }
     }
@@ -160,6 +167,9 @@ impl<'a> Passage<'a> {
         // Boxed, because it is rare.
         let entered = Box::pin(waiting.wait()).await;
         self.has_waited(context);
+        if let (Err(_), Some(interaction)) = (&entered, self.interaction) {
+            interaction.stats.waited_in_vain.inc();
+        }
         entered.map(Some).map_err(Barred::Bulkhead)
     }
 
@@ -168,31 +178,26 @@ impl<'a> Passage<'a> {
     pub(crate) fn first(
         &self,
         context: &RequestContext<'_>,
-        outgoing: &Outgoing<'_>,
+        outgoing: &mut Outgoing<'_>,
         passed: Passed,
         body: &mut Option<RequestBody>,
     ) -> First {
-        let mut replayable = None;
+        let (mut replayable, mut upload) = (None, None);
         if let Some(interaction) = self.interaction {
-            replayable = replay_of(body, context, outgoing, interaction);
+            (replayable, upload) = replay_of(body, context, outgoing, interaction);
+            outgoing.framing.is_whole = replayable.is_some();
             if let Some(budget) = &interaction.budget {
                 budget.call_began(self.at);
             }
         }
-        let permitted = self.permitted(outgoing, replayable.is_some(), passed.within, passed.call);
-        First { permitted, slot: passed.slot, replayable }
+        First { permitted: self.permitted(passed.within, passed.call, upload), slot: passed.slot, replayable }
     }
 
-    fn permitted(
-        &self,
-        outgoing: &Outgoing<'_>,
-        is_whole: bool,
-        within: Option<Duration>,
-        call: Option<Call>,
-    ) -> Permitted {
-        // How long a body takes that still comes is its client's doing.
-        let within = within.filter(|_| is_whole || !outgoing.framing.has_body);
-        Permitted { number: self.attempts(), started: self.now, within, call }
+    #[inline]
+    fn permitted(&self, within: Option<Duration>, call: Option<Call>, upload: Option<Arc<AtomicBool>>) -> Permitted {
+        let is_short = within.is_some_and(|within| self.journey.as_ref().is_some_and(|it| it.is_short(within)));
+        let Self { now: started, at, .. } = *self;
+        Permitted { number: self.attempts(), started, at, within, is_short, upload, call }
     }
 
     /// Whether a response is one that retries repeat.
@@ -220,7 +225,10 @@ impl<'a> Passage<'a> {
             if goes_elsewhere {
                 slot = context.settlement.hold.take().and_then(AttemptHold::into_slot);
             } else {
-                if let Err(why) = self.plan_another(context, outgoing, &ended, replayable.is_some()) {
+                if ended.as_ref().is_err_and(|failed| failed.trouble.is_rejection()) {
+                    context.settlement.admissions.attempt_rejected();
+                }
+                if let Err(why) = self.plan_another(context, outgoing, &ended) {
                     self.note_end(why);
                     return match ended {
                         Ok(response) => self.respond_with(context, response),
@@ -236,12 +244,21 @@ impl<'a> Passage<'a> {
                 Ok(passed) => passed,
                 Err(barred) => return self.end(context, outgoing, last, &barred),
             };
-            if !goes_elsewhere {
+            let preferred = if goes_elsewhere {
+                Preferred::Untried(&others.tried)
+            } else {
                 (others.attempted, others.began) = (1, self.now);
-            }
-            let body = replayable.as_ref().map_or(body, |replayable| Some(replayable.body()));
-            let permitted = self.permitted(outgoing, replayable.is_some(), passed.within, passed.call);
-            ended = match choose(context, outgoing, &others.tried, self.now, passed.slot) {
+                if let Some(interaction) = self.interaction {
+                    interaction.stats.retries.inc();
+                }
+                Preferred::Available(&others.tried)
+            };
+            let (body, upload) = match (&replayable, body) {
+                (Some(replayable), _) => (Some(replayable.body()), None),
+                (None, body) => watched(body),
+            };
+            let permitted = self.permitted(passed.within, passed.call, upload);
+            ended = match choose(context, outgoing, &preferred, self.at, passed.slot) {
                 Ok(chosen) => attempt(context, outgoing, chosen, permitted, body).await,
                 Err(trouble) => Err(not_begun(trouble, body)),
             };
@@ -262,13 +279,12 @@ impl<'a> Passage<'a> {
         others: &mut Others,
     ) -> bool {
         let Err(failed) = ended else { return false };
-        let is_endpoints = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full);
         let took = self.now.duration_since(others.began);
-        let may = is_endpoints
+        let may = matches!(failed.trouble, Trouble::Connect(_) | Trouble::ConnectTimeout | Trouble::Full)
             && failed.is_repeatable
             && others.attempted < MOST_ATTEMPTED
             && took < 2 * outgoing.upstream.connect_timeout
-            && has_untried(context, outgoing, &others.tried, self.now)
+            && has_untried(context, outgoing, &others.tried, self.at)
             && self.journey().elsewhere();
         others.attempted += usize::from(may);
         may
@@ -280,10 +296,10 @@ impl<'a> Passage<'a> {
         context: &RequestContext<'_>,
         outgoing: &Outgoing<'_>,
         ended: &Ended,
-        is_replayable: bool,
     ) -> Result<(), NoRetry> {
-        let retry = self.interaction.and_then(|interaction| interaction.retry.as_ref());
-        let retry = retry.ok_or(NoRetry::NotRetryable)?;
+        let interaction = self.interaction.ok_or(NoRetry::NotRetryable)?;
+        let retry = interaction.retry.as_ref().ok_or(NoRetry::NotRetryable)?;
+        let is_replayable = outgoing.framing.is_whole;
         let (is_retryable, retry_after, is_unsent) = match ended {
             Ok(response) => {
                 let asked = response.headers.get("retry-after");
@@ -295,16 +311,22 @@ impl<'a> Passage<'a> {
                 (cause.is_some_and(|cause| retry.on.has(cause)), None, failed.is_repeatable)
             }
         };
-        let (request, key) = (outgoing.request, retry.idempotency_key.as_ref());
-        let has_key = || key.and_then(|name| request.headers.get(name.as_str())).is_some_and(|key| !key.is_empty());
-        let is_safe = is_unsent || request.method.is_idempotent() || has_key();
-        // A body that flows is whole only as long as nothing of it was sent.
-        let is_whole = is_unsent || is_replayable || !outgoing.framing.has_body;
+        let is_safe = is_unsent || outgoing.request.method.is_idempotent() || has_key(context, outgoing, retry);
+        // Of a body that flows nothing was read if there was not even a connection.
+        let is_untouched = ended.as_ref().is_err_and(|failed| is_unsent && has_no_connection(&failed.trouble));
+        let is_whole = is_untouched || is_replayable || !outgoing.framing.has_body;
         let failed = FailedAttempt { is_retryable, is_repeatable: is_safe && is_whole, retry_after };
-        let now = self.at;
-        let budget = self.interaction.and_then(|interaction| interaction.budget.as_ref());
-        let take_budget = || budget.is_none_or(|budget| budget.take(now));
-        self.journey().failed(failed, now, context.worker.ids.random(), take_budget)
+        let (now, random) = (self.at, context.worker.ids.random());
+        let is_rejected = is_retryable && interaction.breaker.as_ref().is_some_and(|breaker| breaker.rejects(now));
+        if is_rejected {
+            return Err(NoRetry::BreakerOpen);
+        }
+        let take_budget = || interaction.budget.as_ref().is_none_or(|budget| budget.take(now));
+        self.journey().failed(failed, now, random, take_budget)?;
+        if let Err(failed) = ended {
+            outgoing.upstream.repeated(self.attempts(), &failed.trouble);
+        }
+        Ok(())
     }
 
     fn note_end(&self, why: NoRetry) {
@@ -323,7 +345,7 @@ impl<'a> Passage<'a> {
                 context.settlement.source = Some(barred.source());
                 let mut response =
                     rejection::barred(context.plan, barred, &outgoing.upstream.name, context.since_1970(), &context.id);
-                self.report_attempts(context, &mut response);
+                self.report_attempts(&mut response);
                 response
             }
         }
@@ -338,29 +360,25 @@ impl<'a> Passage<'a> {
     ) -> Response {
         let reports = self.reports_attempts();
         let mut response = succeed(context, response, reports);
-        self.report_attempts(context, &mut response);
+        self.report_attempts(&mut response);
         response
     }
 
     fn fail(&self, context: &mut RequestContext<'_>, outgoing: &Outgoing<'_>, trouble: &Trouble) -> Response {
         note_trouble(context, outgoing.upstream, trouble);
         let mut response = give_up(context, outgoing.upstream, trouble);
-        self.report_attempts(context, &mut response);
+        self.report_attempts(&mut response);
         response
     }
 
-    /// Whether the client is told how many attempts its request has taken.
+    /// Whether the response says how many attempts it has taken.
     fn reports_attempts(&self) -> bool {
         self.attempts() > 1 || self.interaction.is_some_and(|interaction| interaction.retry.is_some())
     }
 
-    fn report_attempts(&self, context: &mut RequestContext<'_>, response: &mut Response) {
-        let attempts = self.attempts();
+    fn report_attempts(&self, response: &mut Response) {
         if self.reports_attempts() {
-            response.lines.add_number(ATTEMPTS_HEADER, attempts.into());
-        }
-        if let Some(record) = &mut context.settlement.record {
-            record.attempts = attempts;
+            response.lines.add_number(ATTEMPTS_HEADER, self.attempts().into());
         }
     }
 }
@@ -411,24 +429,55 @@ fn cause_of(trouble: &Trouble, is_replayable: bool) -> Option<Cause> {
     }
 }
 
-/// What it takes to send a body again, if it is whole and may have to be.
+/// Whether an attempt had no connection, so that nothing of its body was read.
+fn has_no_connection(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Connect(_) | Trouble::ConnectTimeout) || trouble.is_rejection()
+}
+
+/// Whether the upstream gets an idempotency key with the request. One that the client names in `Connection`, or that
+/// only a trusted proxy may send, is not passed on.
+fn has_key(context: &RequestContext<'_>, outgoing: &Outgoing<'_>, retry: &RetrySettings) -> bool {
+    let Some(name) = &retry.idempotency_key else { return false };
+    let headers = &outgoing.request.headers;
+    let is_dropped = validation::is_nominated(headers, name.as_str())
+        || !outgoing.from_trusted && context.plan.site.guarded.contains(name);
+    headers.get(name.as_str()).is_some_and(|key| !key.is_empty()) && !is_dropped
+}
+
+/// A body that flows, and what shows whether it has been sent.
+fn watched(body: Option<RequestBody>) -> (Option<RequestBody>, Option<Arc<AtomicBool>>) {
+    body.map(RequestBody::watched).unzip()
+}
+
+/// What it takes to send a body again, if it is whole; otherwise what shows whether it has been sent. Neither if
+/// nothing may depend on it.
 fn replay_of(
     body: &mut Option<RequestBody>,
     context: &RequestContext<'_>,
     outgoing: &Outgoing<'_>,
     interaction: &Interaction,
-) -> Option<Replayable> {
+) -> (Option<Replayable>, Option<Arc<AtomicBool>>) {
     let Terms { retry, timeout, attempt_timeout, .. } = &interaction.terms;
-    let most = outgoing.upstream.request_buffer_bytes;
-    if most == 0 || retry.is_none() && timeout.is_none() && attempt_timeout.is_none() {
-        return None;
+    if body.is_none() || retry.is_none() && timeout.is_none() && attempt_timeout.is_none() {
+        return (None, None);
     }
+    let most = outgoing.upstream.request_buffer_bytes;
     let buffers = &context.worker.gateway.metrics.buffers;
     let lease = || Lease::new(buffers, most, context.plan.site.connections.max_buffer_bytes);
-    let (to_send, replayable) = match Replayable::of(body.take()?, lease) {
-        Ok(replayable) => (replayable.body(), Some(replayable)),
-        Err(body) => (body, None),
+    let flowing = match body.take() {
+        Some(body) if most == 0 => Err(body),
+        Some(body) => Replayable::of(body, lease),
+        None => return (None, None),
     };
-    *body = Some(to_send);
-    replayable
+    match flowing {
+        Ok(replayable) => {
+            *body = Some(replayable.body());
+            (Some(replayable), None)
+        }
+        Err(flowing) => {
+            let (flowing, ended) = flowing.watched();
+            *body = Some(flowing);
+            (None, Some(ended))
+        }
+    }
 }

@@ -117,7 +117,10 @@ impl ReadAhead {
                 Poll::Ready(Some(Err(trouble))) => {
                     // The endpoint is judged when the client has read as far; the upstream's limits need not wait.
                     reading.held.1 = None;
-                    reading.held.0.iter().for_each(|hold| hold.in_flight.broke_off());
+                    if let Some(hold) = &mut reading.held.0 {
+                        hold.in_flight.broke_off();
+                        hold.give_back_slot();
+                    }
                     reading.end = End::Broken(Some(trouble));
                 }
                 Poll::Ready(None) => reading.end = End::Whole,

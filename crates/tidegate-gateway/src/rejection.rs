@@ -94,7 +94,7 @@ pub(crate) fn barred(plan: &Plan, barred: &Barred, upstream: &str, now_unix: Dur
         Barred::Limits(rejection) => return by_limits(plan, rejection, now_unix, id),
         Barred::TimedOut => {
             let detail =
-                format!("the policy's `timeout` was over before the request could be sent (upstream `{upstream}`)");
+                format!("the policy's `timeout` leaves no time to send the request on (upstream `{upstream}`)");
             return rejected(StatusCode::GATEWAY_TIMEOUT, "timeout", &detail, id.as_str());
         }
         Barred::Breaker(rejected) => ("breaker_open", rejected.to_string(), rejected.retry_after),

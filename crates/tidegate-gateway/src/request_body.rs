@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(crate) struct Collected {
     is_chunked: bool,
     /// Its share of the memory for bodies. None of a copy.
     lease: Option<Lease>,
+    /// Set when it has ended.
+    ended: Option<Arc<AtomicBool>>,
 }
 
 impl Collected {
@@ -46,7 +49,7 @@ impl Collected {
         is_chunked: bool,
         lease: Lease,
     ) -> Self {
-        Self { data, trailers, rest, is_chunked, lease: Some(lease) }
+        Self { data, trailers, rest, is_chunked, lease: Some(lease), ended: None }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenBody>>> {
@@ -56,10 +59,16 @@ impl Collected {
             }
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
         }
-        match self.trailers.take() {
-            Some(trailers) => Poll::Ready(Some(Ok(trailers))),
-            None => self.rest.poll_piece(cx),
+        if let Some(trailers) = self.trailers.take() {
+            return Poll::Ready(Some(Ok(trailers)));
         }
+        let piece = self.rest.poll_piece(cx);
+        if let Some(ended) = &self.ended
+            && (matches!(piece, Poll::Ready(None)) || self.rest.is_ended())
+        {
+            ended.store(true, Ordering::Relaxed);
+        }
+        piece
     }
 }
 
@@ -112,7 +121,8 @@ impl Replayable {
     pub(crate) fn body(&self) -> RequestBody {
         let trailers = self.trailers.clone().map(Frame::trailers);
         let (data, rest) = (self.data.clone(), RequestBody::empty());
-        RequestBody::Collected(Box::new(Collected { data, trailers, rest, is_chunked: false, lease: None }))
+        let (is_chunked, lease, ended) = (false, None, None);
+        RequestBody::Collected(Box::new(Collected { data, trailers, rest, is_chunked, lease, ended }))
     }
 }
 
@@ -194,6 +204,21 @@ impl RequestBody {
             Self::H2(_) => self.is_ended(),
             Self::Collected(body) => body.rest.is_at_hand(),
         }
+    }
+
+    /// The same body, and what shows whether it has ended.
+    pub(crate) fn watched(self) -> (Self, Arc<AtomicBool>) {
+        let ended = Arc::new(AtomicBool::new(false));
+        let mut body = match self {
+            Self::Collected(body) => body,
+            rest @ (Self::H1(_) | Self::H2(_)) => {
+                let is_chunked = rest.length().is_none();
+                let (data, trailers, lease) = (Bytes::new(), None, None);
+                Box::new(Collected { data, trailers, rest, is_chunked, lease, ended: None })
+            }
+        };
+        body.ended = Some(Arc::clone(&ended));
+        (Self::Collected(body), ended)
     }
 
     /// A body of nothing.

@@ -80,6 +80,11 @@ impl Upstream {
         status >= self.least_failure_status && self.failure_statuses.contains(&status)
     }
 
+    /// Records an attempt without a response, counted from 1, that is repeated.
+    pub(crate) fn repeated(&self, attempt: u32, trouble: &Trouble) {
+        self.stats.metrics.repeated(trouble.word(), attempt);
+    }
+
     /// Records a request without a response.
     pub(crate) fn failed(&self, trouble: &Trouble) {
         // An upstream whose connections are all in use is not failing.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidegate_adapt::SHOWN_MICROS as LATENCY_MICROS;
+use tidegate_http::client::Trouble;
 use tidegate_serve::{Buckets, Counter, Histogram, HistogramSnapshot};
 
 /// The words for the attempts after the first.
@@ -27,6 +28,10 @@ pub(crate) struct UpstreamMetrics {
     /// Statuses from 500 to 599.
     errors: Box<[Counter; 100]>,
     troubles: Mutex<BTreeMap<&'static str, u64>>,
+    /// Of attempts that were repeated.
+    repeated: Mutex<BTreeMap<&'static str, u64>>,
+    /// How many of these were first attempts.
+    repeated_first: Counter,
 }
 
 impl UpstreamMetrics {
@@ -39,6 +44,8 @@ impl UpstreamMetrics {
             long: Counter::new(),
             errors: Box::new([const { Counter::new() }; 100]),
             troubles: Default::default(),
+            repeated: Default::default(),
+            repeated_first: Counter::new(),
         }
     }
 
@@ -81,9 +88,26 @@ impl UpstreamMetrics {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Requests without a response, or with an incomplete one.
-    pub(crate) fn failures(&self) -> u64 {
-        self.troubles().values().sum()
+    /// Attempts that were repeated, by the reason of their failure.
+    pub(crate) fn repeated_troubles(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.repeated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// First attempts that the upstream has left without a complete response, repeated or not. What the gateway itself
+    /// rejects and what clients cause is left out.
+    pub(crate) fn first_failures(&self) -> u64 {
+        let is_its = |word: &&&'static str| Trouble::OF_ENDPOINTS.contains(*word);
+        let troubles = self.troubles();
+        let failures: u64 = troubles.iter().filter(|(word, _)| is_its(word)).map(|(_, count)| count).sum();
+        failures + self.repeated_first.get()
+    }
+
+    /// Records an attempt without a response, counted from 1, that is repeated.
+    pub(crate) fn repeated(&self, word: &'static str, attempt: u32) {
+        *self.repeated_troubles().entry(word).or_default() += 1;
+        if attempt <= 1 && Trouble::OF_ENDPOINTS.contains(&word) {
+            self.repeated_first.inc();
+        }
     }
 
     /// Latencies by attempt, in the buckets of the metrics page, which are fewer than those of first attempts.

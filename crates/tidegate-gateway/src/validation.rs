@@ -210,8 +210,13 @@ pub(crate) fn upgrade<'a>(request: &'a RequestHead, body: &RequestBody) -> Optio
     wants.then(|| upgrade_protocol(&request.headers)).flatten()
 }
 
+/// Whether `Connection` names this header, so that it is for the gateway alone.
+pub(crate) fn is_nominated(headers: &Headers, name: &str) -> bool {
+    headers.all("connection").flat_map(words).any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+}
+
 fn upgrade_protocol(headers: &Headers) -> Option<&[u8]> {
-    let named = headers.all("connection").flat_map(words).any(|word| word.eq_ignore_ascii_case(b"upgrade"));
+    let named = is_nominated(headers, "upgrade");
     let mut protocols = headers.all("upgrade");
     let protocol = protocols.next()?;
     let name = text(protocol)?.to_ascii_lowercase();

@@ -85,6 +85,8 @@ pub enum NoRetry {
     NoTime,
     /// The budget for retries is used up.
     NoBudget,
+    /// The breaker rejects the next attempt already. Its driver knows.
+    BreakerOpen,
 }
 
 /// Where the way goes on.
@@ -237,6 +239,13 @@ impl Journey {
             (self.next, self.has_waited) = (Next::AskAgain, true);
         }
         may
+    }
+
+    /// Whether an attempt within this time has less than half of the most it may have, because the rest went by before:
+    /// if it gets no response, that says nothing about the upstream.
+    pub fn is_short(&self, within: Duration) -> bool {
+        let most = self.terms.attempt_timeout.into_iter().chain(self.terms.timeout).min();
+        most.is_some_and(|most| within < most / 2)
     }
 
     /// How many attempts have begun.

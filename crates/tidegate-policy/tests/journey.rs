@@ -104,6 +104,26 @@ fn an_attempt_that_could_not_be_sent_goes_elsewhere_with_what_it_holds() {
     }
 }
 
+/// Its own queue or a shaper took the rest: that is not the upstream's doing.
+#[test]
+fn an_attempt_with_less_than_half_of_its_time_is_short() {
+    let journey = |timeout, attempt| {
+        let terms = Terms { timeout: Some(millis(timeout)), attempt_timeout: attempt, ..Terms::default() };
+        Journey::new(terms, NOW)
+    };
+    for (journey, within, is_short) in [
+        (journey(1_000, None), 1_000, false),
+        (journey(1_000, None), 500, false),
+        (journey(1_000, None), 499, true),
+        (journey(5_000, Some(millis(1_000))), 500, false),
+        (journey(5_000, Some(millis(1_000))), 499, true),
+        (journey(100, Some(millis(1_000))), 60, false),
+    ] {
+        assert_eq!(journey.is_short(millis(within)), is_short, "{journey:?} {within}");
+    }
+    assert!(!Journey::new(Terms::default(), NOW).is_short(millis(1)));
+}
+
 /// The attempts of a journey: when each began, and how long it may take.
 fn attempts(journey: &mut Journey, lasts: Duration, failed: FailedAttempt) -> (Vec<(u64, Option<u64>)>, NoRetry) {
     let (mut now, mut begun) = (NOW, Vec::new());

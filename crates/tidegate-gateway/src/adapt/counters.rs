@@ -21,7 +21,7 @@ pub(super) fn totals(limit: &Limit, plan: &Plan) -> Totals {
     for upstream in protected_upstreams(plan, limit.name()) {
         let metrics = &upstream.stats.metrics;
         totals.errors += metrics.first_errors();
-        totals.failed += metrics.failures();
+        totals.failed += metrics.first_failures();
         let counted = metrics.latency.snapshot();
         match &mut latency {
             None => latency = Some(counted),

@@ -153,24 +153,38 @@ fn lint_policy(
     } else {
         lint_times(&path, policy, lints);
     }
-    let mut used: Vec<&UpstreamSettings> = routes
-        .iter()
-        .filter(|route| route.policy == Some(index))
-        .filter_map(|route| upstreams.get(route.upstream))
-        .collect();
-    used.dedup_by_key(|upstream| upstream.name.clone());
+    let is_used = |at: usize| routes.iter().any(|route| route.policy == Some(index) && route.upstream == at);
+    let used: Vec<&UpstreamSettings> =
+        upstreams.iter().enumerate().filter(|(at, _)| is_used(*at)).map(|(_, upstream)| upstream).collect();
     if used.is_empty() {
         add(lints, &path, "is in force for no route");
     }
     for UpstreamSettings { name, bounds, endpoints, .. } in used {
+        // A host name may stand for several endpoints.
+        let has_names = endpoints.iter().any(|endpoint| endpoint.host.parse::<IpAddr>().is_err());
         let connections = bounds.max_connections.saturating_mul(endpoints.len());
-        if let Some(bulkhead) = bulkhead.filter(|bulkhead| bulkhead.limit as usize > connections) {
+        let is_above = |limit: u32| !has_names && limit as usize > connections;
+        if let Some(bulkhead) = bulkhead.filter(|bulkhead| is_above(bulkhead.limit)) {
             let message = format!(
                 "is never reached: upstream `{name}` has at most {connections} connections (`max_connections` for each \
                  endpoint), got {}",
                 bulkhead.limit
             );
             add(lints, format!("{path}.bulkhead.limit"), message);
+        }
+        let repeats_timeouts = policy.retry.as_ref().is_some_and(|retry| retry.on.has(Cause::Timeout));
+        let takes_all = terms.timeout.is_some_and(|timeout| timeout <= bounds.response_timeout);
+        if repeats_timeouts && takes_all && terms.attempt_timeout.is_none() {
+            let message = "without `attempt_timeout`, one attempt may take all of it: timeouts are never repeated";
+            add(lints, format!("{path}.timeout"), message);
+        }
+        let longest = terms.attempt_timeout.into_iter().chain(terms.timeout).chain([bounds.response_timeout]).min();
+        let probe_timeout = breaker.map(|breaker| breaker.probe_timeout);
+        if let (Some(longest), Some(probe_timeout)) = (longest, probe_timeout)
+            && probe_timeout < longest
+        {
+            let message = format!("is shorter than an attempt at upstream `{name}` may take: {}", Span::of(longest));
+            add(lints, format!("{path}.breaker.probe_timeout"), message);
         }
         let slow = breaker.and_then(|breaker| breaker.slow).map(|slow| slow.threshold);
         if slow.is_some_and(|slow| slow >= bounds.response_timeout) {
@@ -211,23 +225,15 @@ fn lint_times(path: &str, policy: &PolicySettings, lints: &mut Vec<Problem>) {
         last
     });
     let pauses: Duration = pauses.sum();
-    let repeats_timeouts = policy.retry.as_ref().is_some_and(|retry| retry.on.has(Cause::Timeout));
-    match terms.attempt_timeout {
-        None if repeats_timeouts => {
-            let message = "without `attempt_timeout`, one attempt may take all of it: timeouts are never repeated";
-            add(lints, format!("{path}.timeout"), message);
-        }
-        attempt => {
-            let needed = attempt.unwrap_or_default().saturating_mul(retry.attempts).saturating_add(pauses);
-            if needed > timeout && attempt.is_some_and(|attempt| attempt < timeout) {
-                let message = format!(
-                    "is too short for {} attempts that time out, with the least pauses between them: they take {}",
-                    retry.attempts,
-                    Span::of(needed)
-                );
-                add(lints, format!("{path}.timeout"), message);
-            }
-        }
+    let Some(attempt) = terms.attempt_timeout.filter(|attempt| *attempt < timeout) else { return };
+    let needed = attempt.saturating_mul(retry.attempts).saturating_add(pauses);
+    if needed > timeout {
+        let message = format!(
+            "is too short for {} attempts that time out, with the least pauses between them: they take {}",
+            retry.attempts,
+            Span::of(needed)
+        );
+        add(lints, format!("{path}.timeout"), message);
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Local<'a> {
     pub evict: &'a (dyn Fn(Owner, std::time::Instant) -> Eviction + Sync),
     /// Closes something that can be spared, after the system has refused another descriptor.
     pub free_a_file: &'a (dyn Fn() + Sync),
+    /// There is room for a connection, and it is being made: from now on the endpoint is waited for.
+    pub connecting: &'a (dyn Fn() + Sync),
 }
 
 /// Opens a connection, TLS included, within the endpoint's `connect_timeout`. Waiting for a slot or a descriptor has as
@@ -44,6 +46,7 @@ pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Box<C
         Room::Slot(slot) => slot,
     };
     let descriptor = local.descriptors.take(until, local.close_idle).await.ok_or(Trouble::OutOfFiles)?;
+    (local.connecting)();
     let stream = connect(endpoint, local, Instant::now() + endpoint.bounds.connect_timeout).await?;
     let deadline = local.deadlines.deadline(endpoint.pools.owner);
     Ok(Connection::new(stream, local.worker, deadline, slot, descriptor))
@@ -126,6 +129,7 @@ mod tests {
                 close_idle: &|| false,
                 evict: if eviction == Eviction::NotYet { &|_, _| Eviction::NotYet } else { &|_, _| Eviction::AllBusy },
                 free_a_file: &|| {},
+                connecting: &|| {},
             };
             take_slot(&self.endpoint, &local, Instant::now() + Duration::from_secs(20)).await
         }

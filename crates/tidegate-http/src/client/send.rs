@@ -131,6 +131,7 @@ mod tests {
             close_idle: &|| false,
             evict: &|_, _| Eviction::AllBusy,
             free_a_file: &|| {},
+            connecting: &|| {},
         };
         let patience = Duration::from_secs(20);
         let terms = ClientTerms {

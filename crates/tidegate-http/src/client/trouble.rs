@@ -112,6 +112,17 @@ impl Trouble {
         "body_timeout",
     ];
 
+    /// Those of them that an endpoint has caused, and not the gateway itself.
+    pub const OF_ENDPOINTS: [&'static str; 7] = [
+        "connect_failed",
+        "connect_timeout",
+        "closed_early",
+        "connection_broken",
+        "bad_answer",
+        "answer_timeout",
+        "body_timeout",
+    ];
+
     /// Whether the gateway itself rejected the request: it had no connection for it, and nothing was sent.
     pub fn is_rejection(&self) -> bool {
         matches!(self, Self::Full | Self::OutOfFiles | Self::NoEndpoint | Self::ClientShare)
@@ -210,7 +221,9 @@ mod tests {
             Trouble::ClientShare,
         ];
         for trouble in all {
-            assert_eq!(Trouble::OF_UPSTREAMS.contains(&trouble.word()), !trouble.is_clients(), "{trouble}");
+            let (is_clients, is_ours) = (trouble.is_clients(), trouble.is_rejection());
+            assert_eq!(Trouble::OF_UPSTREAMS.contains(&trouble.word()), !is_clients, "{trouble}");
+            assert_eq!(Trouble::OF_ENDPOINTS.contains(&trouble.word()), !is_clients && !is_ours, "{trouble}");
         }
     }
 }

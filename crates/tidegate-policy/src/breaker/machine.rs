@@ -100,6 +100,16 @@ impl Machine {
         (asked, transition)
     }
 
+    /// Whether a call would be rejected. Nothing is counted.
+    pub(super) fn rejects(&self, now: Timestamp) -> bool {
+        match &self.state {
+            State::Closed => false,
+            State::Open { until } => until.is_none_or(|until| until > now),
+            // When all probes are out and overdue, it opens again.
+            State::HalfOpen(probes) => probes.granted >= self.settings.probes,
+        }
+    }
+
     /// Counts how a call ended.
     #[inline]
     pub(super) fn record(

@@ -32,7 +32,7 @@ impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.retry_after {
             Some(after) => write!(f, "the circuit breaker is open for another {after:?}"),
-            None => f.write_str("the circuit breaker is open"),
+            None => f.write_str("the circuit breaker is not closed"),
         }
     }
 }
@@ -143,6 +143,11 @@ impl Breaker {
     pub fn still_permits(&self, call: &Call) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word & 1 == 0 || word >> 1 == call.generation().0
+    }
+
+    /// Whether it would reject a call now. Unlike [`ask`](Self::ask) that counts nothing and lets nothing through.
+    pub fn rejects(&self, now: Timestamp) -> bool {
+        self.word.load(Ordering::Acquire) & 1 != 0 && lock(&self.machine).rejects(now)
     }
 
     /// Records how a call ended and how long it took. Returns its generation, for [`broke_off`](Self::broke_off).

@@ -114,9 +114,11 @@ fn a_probe_that_is_dropped_makes_room_for_another() {
     let breaker = breaker(BreakerSettings { failures: None, consecutive: Some(1), probes: 1, ..QUIET });
     call(&breaker, Verdict::Failure, NOW).expect("closed");
     let later = NOW + seconds(30);
+    assert!(breaker.rejects(NOW) && !breaker.rejects(later), "that can be seen without a probe");
     let probe = breaker.ask(later).expect("a probe");
-    assert!(breaker.ask(later).is_err());
+    assert!(breaker.rejects(later) && breaker.ask(later).is_err());
     drop(probe);
+    assert!(!breaker.rejects(later));
     call(&breaker, Verdict::Success, later).expect("another probe");
     assert_eq!(breaker.snapshot(later).phase, Phase::Closed);
 }

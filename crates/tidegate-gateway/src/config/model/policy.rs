@@ -24,11 +24,11 @@ section! {
     #[serde(deny_unknown_fields, default)]
     pub struct Policy {
         /// The longest time to the head of the response, with all attempts and pauses. It begins when the limits of the
-        /// route have admitted the request and its body has been read. A request whose body is longer than
-        /// `request_buffer_bytes` has no such bound. Default: none.
+        /// route have admitted the request and its body has been read. An attempt whose body still comes then has what
+        /// is left once its body has been sent. Default: none.
         pub timeout: Option<Span>, in MILLISECOND..=DAY;
-        /// The longest time of one attempt, from choosing an endpoint to the head of its response. It does not bind a
-        /// body longer than `request_buffer_bytes` either. Default: none but the upstream's own timeouts.
+        /// The longest time of one attempt, from choosing an endpoint to the head of its response. If the request's
+        /// body still comes, it begins when that has been sent. Default: none but the upstream's own timeouts.
         pub attempt_timeout: Option<Span>, in MILLISECOND..=DAY;
         /// Which failed attempts are repeated. Default: none, but a request that could not be sent goes to another
         /// endpoint.
@@ -54,7 +54,7 @@ section! {
         pub base: Span = Span::from_millis(200), in Span::from_secs(0)..=DAY;
         /// The longest pause. A `Retry-After` of the upstream may make it longer, if there is a `timeout` and it fits.
         pub max: Span = Span::from_secs(2), in Span::from_secs(0)..=DAY;
-        /// By what the pause is multiplied with each retry. 1: it stays the same.
+        /// The factor by which the pause grows with each retry. 1: it stays the same.
         pub factor: f64 = 2.0, in 1.0..=100.0;
         /// How pauses are spread, so that requests that failed together are not sent again together. A number from
         /// above 0 to 1 is the share by which a pause is shorter or longer.
@@ -76,9 +76,9 @@ section! {
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct RetryBudget {
-        /// So many retries for each request of the last ten seconds.
+        /// Retries for each request of the last ten seconds.
         pub share: f64 = 0.2, in 0.0..=10.0;
-        /// And so many each second, whatever the requests.
+        /// Retries each second besides `share`, whatever the requests.
         pub floor: f64 = 10.0, in 0.0..=1_000_000.0;
     }
 }
@@ -99,19 +99,20 @@ section! {
         pub failures: Option<f64>, in 0.0001..=1.0;
         /// It opens after so many failures in a row. Default: none.
         pub consecutive: Option<u32>, in 1..=1_000_000;
-        /// An attempt is slow if the head of its response takes at least so long. Default: none is.
+        /// An attempt is slow if the head of its response takes at least so long. Default: no attempt is.
         pub slow: Option<Span>, in MILLISECOND..=DAY;
         /// It opens when this share of the attempts is slow.
         pub slow_calls: Option<f64>, else 0.5, in 0.0001..=1.0;
         /// How long it stays open.
         pub open: Span = Span::from_secs(30), in Span::from_millis(10)..=DAY;
-        /// By what that is multiplied each time a probe fails.
+        /// The factor by which `open` grows each time a probe fails.
         pub growth: f64 = 1.0, in 1.0..=10.0;
         /// The longest that it stays open, with `growth`.
         pub max_open: Span = Span::from_secs(300), in Span::from_millis(10)..=DAY;
         /// So many probes are let through. All must succeed to close it.
         pub probes: u32 = 3, in 1..=1_000;
-        /// When probes have not ended after this time, they have failed.
+        /// When all probes are out and have not ended after this time, they have failed. It must be at least as long as
+        /// an attempt may take.
         pub probe_timeout: Span = Span::from_secs(30), in MILLISECOND..=DAY;
         /// What counts as a failure: `connect`, `timeout`, `reset`, `4xx`, `5xx`, single statuses. Default: `connect`,
         /// `timeout`, `reset` and `5xx`.

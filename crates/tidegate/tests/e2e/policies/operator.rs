@@ -28,6 +28,9 @@ fn each_state_can_be_set_and_auto_ends_it() {
     assert_eq!((breaker(&gateway)["failures"].clone(), state(&gateway).as_str()), (4.into(), "closed"));
 
     set(&gateway, "p/app", r#"{"state": "disabled"}"#);
+    gateway.wait_for_line("breaker of `app` (policy `p`) set to `disabled` by an operator");
+    let is_set = |state: &str| metric(&gateway, "tidegate_breaker_set", &format!(",state=\"{state}\""));
+    assert_eq!((is_set("disabled"), is_set("auto")), (1, 0));
     assert_eq!(statuses(&gateway, 4), [500; 4]);
     let counted = metric(&gateway, "tidegate_breaker_calls_total", ",kind=\"failure\"");
     assert_eq!(counted, 4, "none of the last four counts");

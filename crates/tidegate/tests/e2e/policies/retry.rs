@@ -141,6 +141,54 @@ fn what_could_not_be_sent_goes_elsewhere_at_once() {
     assert_eq!((failures, successes), (3, 6), "the breaker counts each attempt");
 }
 
+/// An endpoint that responds with errors is better than one that is known not to work.
+#[test]
+fn another_attempt_does_not_go_to_an_endpoint_that_is_out() {
+    let moody = in_turn(&[UNAVAILABLE, OK]);
+    let drained = Upstream::start();
+    let policy = "retry: {attempts: 2, base: 1ms, budget: {share: 1}}";
+    let gateway = gateway(&[moody.address, drained.address], policy);
+    gateway.post(&format!("/config/upstreams/app/{}", drained.address), r#"{"state": "drain"}"#);
+    assert_eq!(statuses(&gateway, 5), [200; 5]);
+    assert_eq!((moody.count(), drained.count()), (10, 0));
+}
+
+/// Its client could otherwise make it look as if the upstream knew the key.
+#[test]
+fn a_key_that_is_not_passed_on_makes_nothing_safe() {
+    let (upstream, _) = settable(503);
+    let gateway = gateway(&[upstream.address], "retry: {base: 1ms, idempotency_key: Idempotency-Key}");
+    let headers = [("Idempotency-Key", "7"), ("Connection", "idempotency-key")];
+    assert_eq!(request(gateway.address, "POST", "/", &headers, b"pay").status, 503);
+    assert_eq!((upstream.count(), upstream.last().header("idempotency-key")), (1, None));
+}
+
+/// It would only make the client wait, and give it less.
+#[test]
+fn a_failure_that_opens_the_breaker_is_passed_on_at_once() {
+    let large: &[u8] = b"HTTP/1.1 503 Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n0\r\n\r\n";
+    let upstream = in_turn(&[large]);
+    let policy = "retry: {base: 1h, max: 1h, jitter: none}, breaker: {consecutive: 1, open: 1h}";
+    let gateway = gateway(&[upstream.address], policy);
+    let response = gateway.get("/");
+    assert_eq!((response.status, response.text().as_str(), upstream.count()), (503, "sorry", 1));
+    assert_eq!(metric(&gateway, "tidegate_retries_denied_total", ",reason=\"breaker\""), 1);
+    assert_eq!(metric(&gateway, "tidegate_retries_total", ""), 0);
+}
+
+/// What a retry repairs can be seen all the same.
+#[test]
+fn attempts_without_a_response_are_counted_when_they_are_repeated() {
+    let upstream = in_turn(&[b"", OK]);
+    let gateway = gateway(&[upstream.address], QUICK);
+    assert_eq!(gateway.get("/").status, 200);
+    let count = |family: &str| gateway.metric(&format!("{family}{{service=\"app\",reason=\"closed_early\"}}"));
+    assert_eq!(
+        (count("tidegate_upstream_repeated_total"), count("tidegate_upstream_failures_total")),
+        (Some(1.0), Some(0.0))
+    );
+}
+
 /// The upstream's limits protect it from retries too.
 #[test]
 fn each_attempt_takes_from_the_upstreams_limits() {

@@ -77,6 +77,52 @@ fn a_long_upload_is_not_bound() {
     assert_eq!(super::state(&gateway), "closed");
 }
 
+/// From then on the upstream is waited for.
+#[test]
+fn a_long_upload_is_bound_when_it_has_ended() {
+    let upstream = silent_at_first(usize::MAX);
+    let policy = "attempt_timeout: 100ms, breaker: {consecutive: 1, open: 1h}";
+    let gateway = gateway_with(&[upstream.address], policy, "request_buffer_bytes: 10", "");
+    for framing in ["Content-Length: 100\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n64\r\n"] {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{framing}"));
+        for _ in 0..5 {
+            client.send("x".repeat(20));
+            pause(Duration::from_millis(40));
+        }
+        if framing.starts_with('T') {
+            client.send("\r\n0\r\n\r\n");
+        }
+        assert_eq!(client.response().status, 504);
+        gateway.post("/config/breakers/p/app", r#"{"state": "disabled"}"#);
+        gateway.post("/config/breakers/p/app", r#"{"state": "auto"}"#);
+    }
+    assert_eq!(metric(&gateway, "tidegate_breaker_calls_total", ",kind=\"failure\""), 2);
+}
+
+/// The gateway's own queue has taken most of the time: that the upstream does not respond in the rest says nothing.
+#[test]
+fn an_attempt_with_too_little_time_is_not_held_against_the_upstream() {
+    let upstream = silent_at_first(usize::MAX);
+    let gateway = tidegate_testkit::Gateway::start(&format!(
+        "policies: {{p: {{timeout: 1s, breaker: {{consecutive: 1, open: 1h}}}}}}\n\
+         upstreams: {{app: {{url: \"http://{}\", policy: p, limits: [queue]}}}}\n\
+         limits: {{queue: {{algorithm: leaky, capacity: 5, fillRate: 1.2}}, \
+         default: {{algorithm: fixed, limit: 99, window: 60}}}}\n",
+        upstream.address
+    ));
+    let mut first = Client::connect(gateway.address);
+    first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("it is sent", || upstream.count() == 1);
+    first.close();
+    // It waits for most of a second, and has the rest.
+    let late = gateway.get("/");
+    assert_eq!((late.status, upstream.count()), (504, 2));
+    assert_eq!(super::state(&gateway), "closed");
+    let endpoint = &gateway.get("/config/upstreams/app").json()["endpoints"][0];
+    assert_eq!(endpoint["failures"], 0);
+}
+
 /// The time in a shaper's queue counts: a client that has waited for so long has given up.
 #[test]
 fn the_whole_time_includes_waits_before_the_attempt() {
