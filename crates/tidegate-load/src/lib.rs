@@ -36,5 +36,5 @@ pub use record::{
 pub use report::{CannotMerge, Ended, InvalidReport, Judged, Reading, Report, Unit, Verdict};
 pub use run::{NotConstant, NotStarted, Run};
 pub use schedule::{Arrivals, Schedule};
-pub use sender::Observer;
+pub use sender::{Observed, Observer, comes_back};
 pub use status_class::StatusClass;

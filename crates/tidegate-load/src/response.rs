@@ -32,7 +32,12 @@ pub(crate) struct Received {
     pub(crate) is_kept: bool,
     /// When to come back.
     pub(crate) retry_after: Option<Duration>,
+    /// Whether the gateway itself rejects the request.
+    pub(crate) is_rejected: bool,
 }
+
+/// The header by which a gateway names what rejects a request.
+pub(crate) const REJECTED_BY: &str = "x-tidegate-refused-by";
 
 #[derive(Debug)]
 enum Stage {
@@ -135,7 +140,9 @@ impl ResponseReader {
     fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, After)>, NotHttp> {
         let read = read_response(bytes, LONGEST_HEAD, self.is_bodiless, |head| {
             let retry_after = head.last("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
-            let received = Received { status: head.status.as_u16(), is_kept: head.keep_alive, retry_after };
+            let status = head.status.as_u16();
+            let is_rejected = status >= 400 && head.last(REJECTED_BY).is_some();
+            let received = Received { status, is_kept: head.keep_alive, retry_after, is_rejected };
             (head.length, head.body_end, received)
         });
         let Some((used, body_end, received)) = read.map_err(|_| NotHttp)? else { return Ok(None) };
@@ -159,7 +166,7 @@ mod tests {
     use super::*;
 
     fn received(status: u16, is_kept: bool) -> Received {
-        Received { status, is_kept, retry_after: None }
+        Received { status, is_kept, retry_after: None, is_rejected: false }
     }
 
     /// Whatever pieces a response comes in, it ends at the same byte.
@@ -246,6 +253,16 @@ mod tests {
         let mut response = ResponseReader::new(false);
         let read = response.feed(b"HTTP/1.1 429 Too Many\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(read.expect("HTTP").expect("whole").retry_after, Some(Duration::from_secs(7)));
+    }
+
+    /// The same status may come from the service behind a gateway.
+    #[test]
+    fn a_gateway_names_what_rejects_a_request() {
+        let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n";
+        for (header, is_rejected) in [("", false), ("X-Tidegate-Refused-By: breaker\r\n", true)] {
+            let read = ResponseReader::new(false).feed(format!("{head}{header}\r\n").as_bytes());
+            assert_eq!(read.expect("HTTP").expect("whole").is_rejected, is_rejected, "{header}");
+        }
     }
 
     #[test]

@@ -29,13 +29,16 @@ use crate::heads::Heads;
 use crate::live::Live;
 use crate::plan::Plan;
 use crate::record::{Cause, End, Missed, Record, Sample};
+use crate::response::Received;
 use crate::wire::Secured;
 use connection::Connection;
 use exchange::{Done, Exchange};
 use http1::Http1;
 use http2::Http2;
 use poller::{Poller, Ready};
-use retries::{Retries, comes_back};
+use retries::Retries;
+
+pub use retries::comes_back;
 
 /// How long before a request is due the sender no longer sleeps.
 const SPIN: Duration = Duration::from_micros(100);
@@ -57,9 +60,21 @@ pub(crate) struct RunContext {
     pub(crate) observer: Option<Observer>,
 }
 
-/// Called with each planned request that has ended, and the index of its client in the group. It is called between two
-/// requests, so it must be quick.
-pub type Observer = Arc<dyn Fn(&Sample, u64) + Send + Sync>;
+/// Called with each request that has ended. It is called between two requests, so it must be quick.
+pub type Observer = Arc<dyn Fn(&Observed) + Send + Sync>;
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed {
+    /// What became of it.
+    pub sample: Sample,
+    /// The index of its client in the group.
+    pub client: u64,
+    /// How often its client had sent it before.
+    pub retries: u32,
+    /// Whether the gateway itself rejected it, and not the service behind it.
+    pub is_rejected: bool,
+}
 
 /// What one sender has to do.
 pub(crate) struct Task {
@@ -149,12 +164,12 @@ impl Sender {
         let result = self.send_all();
         for (_, connection, stream) in std::mem::take(&mut self.deadlines) {
             if let Some(exchange) = self.connections[connection].connection.give_up(stream, &mut self.done) {
-                self.settle(exchange, End::Unfinished, None);
+                self.settle(exchange, End::Unfinished, Received::default());
             }
             self.settle_done();
         }
         for exchange in std::mem::take(&mut self.again) {
-            self.settle(exchange, End::Unfinished, None);
+            self.settle(exchange, End::Unfinished, Received::default());
         }
         self.retries.abandon(&mut self.record);
         (self.record, result)
@@ -298,7 +313,7 @@ impl Sender {
             Ok(key) => key,
             Err(error) => {
                 self.live.explain(Cause::NotConnected, &error.to_string());
-                return self.settle(exchange, End::Failed(Cause::NotConnected), None);
+                return self.settle(exchange, End::Failed(Cause::NotConnected), Received::default());
             }
         };
         let deadline = exchange.sent + self.context.plan.request.timeout;
@@ -380,20 +395,20 @@ impl Sender {
     fn settle_done(&mut self) {
         while let Some(Done { exchange, end }) = self.done.pop() {
             match end {
-                Ok(reported) => self.settle(exchange, End::Responded(reported.status), reported.retry_after),
+                Ok(reported) => self.settle(exchange, End::Responded(reported.status), reported),
                 Err(failure) if failure.is_untouched && exchange.handed_back < MOST_HANDED_BACK => {
                     self.again.push(Exchange { handed_back: exchange.handed_back + 1, ..exchange });
                 }
                 Err(failure) => {
                     self.live.explain(failure.cause, &failure.why);
-                    self.settle(exchange, End::Failed(failure.cause), None);
+                    self.settle(exchange, End::Failed(failure.cause), Received::default());
                 }
             }
         }
     }
 
     /// A request has ended.
-    fn settle(&mut self, exchange: Exchange, end: End, retry_after: Option<Duration>) {
+    fn settle(&mut self, exchange: Exchange, end: End, reported: Received) {
         self.in_flight -= 1;
         let Exchange { group, intended, sent, .. } = exchange;
         let finished = self.now();
@@ -403,14 +418,15 @@ impl Sender {
             self.record.add_retry(&sample);
         } else {
             self.record.add(&sample);
-            if let Some(observer) = &self.context.observer {
-                observer(&sample, exchange.client);
-            }
+        }
+        if let Some(observer) = &self.context.observer {
+            let Exchange { client, attempt: retries, .. } = exchange;
+            observer(&Observed { sample, client, retries, is_rejected: reported.is_rejected });
         }
         if let Some(comeback) =
             self.context.plan.clients[group].comeback.as_ref().filter(|it| comes_back(&it.after, end))
         {
-            self.retries.ended(exchange, comeback, retry_after, finished, &mut self.record);
+            self.retries.ended(exchange, comeback, reported.retry_after, finished, &mut self.record);
         }
         self.live.ended(
             is_retry,
@@ -430,7 +446,7 @@ impl Sender {
             }
             self.deadlines.pop_first();
             if let Some(exchange) = self.connections[key].connection.give_up(stream, &mut self.done) {
-                self.settle(exchange, End::Failed(Cause::TimedOut), None);
+                self.settle(exchange, End::Failed(Cause::TimedOut), Received::default());
             }
             self.tidy(key);
         }

@@ -1,5 +1,8 @@
 //! Whether and how clients send a request again.
 
+use std::time::Duration;
+
+use fastrand::Rng;
 use serde_json::Value;
 use tidegate_input::object::{Allowed, Object, shown};
 
@@ -33,6 +36,18 @@ const PAUSE: Allowed = Allowed::new(0.0..=3_600.0, "seconds");
 const POLITE_PAUSE: Allowed = Allowed::new(0.001..=3_600.0, "seconds");
 /// The most words in `after`.
 const MOST_WORDS: usize = 20;
+
+impl Comeback {
+    /// How long a client pauses before it sends this request again, which it has sent again so often before: anything
+    /// up to a bound that doubles each time (full jitter), drawn from the seed.
+    pub fn pause(&self, seed: u64, request: u64, retries: u32) -> Duration {
+        let bound = (self.base * 2_f64.powi(retries.min(60) as i32)).min(self.longest);
+        let mut rng = Rng::with_seed(seed ^ request.rotate_left(20) ^ u64::from(retries));
+        // The first numbers of neighbouring seeds resemble each other.
+        rng.u64(..);
+        Duration::from_secs_f64(bound * rng.f64())
+    }
+}
 
 impl After {
     /// After a rejection.

@@ -21,7 +21,7 @@ use tidegate_input::retry_after;
 use super::exchange::{Done, Exchange, Failure};
 use super::polled::{Intake, Polled};
 use crate::record::Cause;
-use crate::response::Received;
+use crate::response::{REJECTED_BY, Received};
 use crate::wire::{Secured, Wire};
 
 /// Requests at once, until the other side has sent its limit.
@@ -301,7 +301,9 @@ impl Stream {
                             .headers()
                             .get("retry-after")
                             .and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
-                        let reported = Received { status: response.status().as_u16(), is_kept: true, retry_after };
+                        let status = response.status().as_u16();
+                        let is_rejected = response.headers().contains_key(REJECTED_BY);
+                        let reported = Received { status, is_kept: true, retry_after, is_rejected };
                         self.reading = Reading::Body(reported, response.into_body());
                     }
                 },

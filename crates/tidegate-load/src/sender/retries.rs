@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fastrand::Rng;
-
 use super::exchange::Exchange;
 use crate::plan::{After, Comeback};
 use crate::record::{Cause, End, Record};
@@ -13,7 +11,7 @@ use crate::record::{Cause, End, Record};
 const MOST_WAITING: usize = 100_000;
 
 /// Whether a request that ended so is sent again.
-pub(super) fn comes_back(after: &After, end: End) -> bool {
+pub fn comes_back(after: &After, end: End) -> bool {
     match end {
         End::Responded(status) => after.has_status(status),
         End::Failed(Cause::TimedOut) => after.timeouts,
@@ -46,7 +44,7 @@ impl Retries {
         record: &mut Record,
     ) {
         let asked = retry_after.filter(|_| comeback.heeds);
-        let pause = asked.unwrap_or_else(|| self.backoff(&exchange, comeback));
+        let pause = asked.unwrap_or_else(|| comeback.pause(self.seed, exchange.number, exchange.attempt));
         let due = now + pause;
         let is_too_often = exchange.attempt >= comeback.retries;
         let is_too_long = pause.as_secs_f64() > comeback.longest || due >= self.end;
@@ -57,15 +55,6 @@ impl Retries {
         exchange.attempt += 1;
         exchange.intended = due;
         self.waiting.insert((due, exchange.number), exchange);
-    }
-
-    /// Full jitter: anything up to a bound that doubles each time, drawn from the seed.
-    fn backoff(&self, exchange: &Exchange, comeback: &Comeback) -> Duration {
-        let bound = (comeback.base * 2_f64.powi(exchange.attempt.min(60) as i32)).min(comeback.longest);
-        let mut rng = Rng::with_seed(self.seed ^ exchange.number.rotate_left(20) ^ u64::from(exchange.attempt));
-        // The first numbers of neighbouring seeds resemble each other.
-        rng.u64(..);
-        Duration::from_secs_f64(bound * rng.f64())
     }
 
     /// When the next one is due.

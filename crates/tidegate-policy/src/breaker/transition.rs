@@ -1,3 +1,4 @@
+use std::fmt;
 use std::time::Duration;
 
 /// What a breaker does with calls.
@@ -109,4 +110,50 @@ pub enum Trigger {
     ProbesTimedOut,
     /// An operator wants it so.
     Operator(Forced),
+}
+
+/// What has become of the breaker, and why: `is open for 30 s: 5 of 10 attempts failed`.
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.to, self.open_for) {
+            (Phase::Closed, _) => f.write_str("is closed")?,
+            (Phase::HalfOpen, _) => f.write_str("is half-open")?,
+            (Phase::Open, Some(span)) => write!(f, "is open for {} s", span.as_secs_f64())?,
+            (Phase::Open, None) => f.write_str("is open")?,
+        }
+        write!(f, ": {}", self.trigger)
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failures { failures, calls } => write!(f, "{failures} of {calls} attempts failed"),
+            Self::Slow { slow, calls } => write!(f, "{slow} of {calls} attempts were slow"),
+            Self::Consecutive { failures } => write!(f, "{failures} attempts failed in a row"),
+            Self::OpenTimeOver => f.write_str("it was open for long enough"),
+            Self::ProbesSucceeded => f.write_str("all probes succeeded"),
+            Self::ProbeFailed => f.write_str("a probe failed"),
+            Self::ProbesSlow => f.write_str("too many probes were slow"),
+            Self::ProbesTimedOut => f.write_str("probes did not end in time"),
+            Self::Operator(forced) => write!(f, "set to `{}` by an operator", forced.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transition_says_what_and_why() {
+        let text =
+            |to, trigger, open_for| Transition { number: 1, from: Phase::Closed, to, trigger, open_for }.to_string();
+        let failures = Trigger::Failures { failures: 5, calls: 10 };
+        let half = Some(Duration::from_millis(500));
+        assert_eq!(text(Phase::Open, failures, half), "is open for 0.5 s: 5 of 10 attempts failed");
+        let by_operator = Trigger::Operator(Forced::Open);
+        assert_eq!(text(Phase::Open, by_operator, None), "is open: set to `open` by an operator");
+        assert_eq!(text(Phase::Closed, Trigger::ProbesSucceeded, None), "is closed: all probes succeeded");
+    }
 }
