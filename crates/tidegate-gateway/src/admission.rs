@@ -26,6 +26,13 @@ pub(crate) struct LimitCheck {
     pub(crate) decision: Option<Decision>,
 }
 
+impl LimitCheck {
+    /// A check that has not been made.
+    pub(crate) fn new(limit: usize, key: Key) -> Self {
+        Self { limit, key, ticket: None, decision: None }
+    }
+}
+
 /// Why a request is rejected.
 pub(crate) enum Rejection {
     /// A limit rejects it. `by` is the index of its check.
@@ -272,7 +279,7 @@ pub(crate) fn limit_checks(
             match limit.key.of_request(&facts, limit.missing) {
                 // A limit that several of the routes have counts the request once, unless it counts by route.
                 RequestKey::Value(key) if count > 0 && is_known(&key) => {}
-                RequestKey::Value(key) => checks.push(LimitCheck { limit: index, key, ticket: None, decision: None }),
+                RequestKey::Value(key) => checks.push(LimitCheck::new(index, key)),
                 RequestKey::Exempt => {}
                 RequestKey::Missing(_) if limit.dry_run && keyless.contains(&index) => {}
                 RequestKey::Missing(_) if limit.dry_run => keyless.push(index),

@@ -156,7 +156,7 @@ impl RequestContext<'_> {
         let mut stages = Stages::new(!body.is_at_hand());
         let mut has_waited = self.worker.gateway.store().is_some();
         loop {
-            match stages.next() {
+            match stages.next_step() {
                 Step::Check => {
                     let admission = admit(self.decision_context(self.now), resolved, Side::Client);
                     let admission = admission.await.map_err(Stopped::Rejected)?;

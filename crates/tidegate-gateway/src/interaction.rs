@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tidegate_policy::breaker::{Breaker, Call, Phase, Transition, Trigger, Verdict};
+use tidegate_policy::breaker::{Breaker, Call, Phase, Transition, Verdict};
 use tidegate_policy::endpoints::Cause;
 use tidegate_policy::journey::{NoRetry, Terms};
 use tidegate_policy::retry::RetryBudget;
@@ -158,47 +158,7 @@ impl Interaction {
 fn listener(log: &Log, policy: &str, upstream: &str) -> impl Fn(&Transition) + Send + Sync + 'static {
     let (log, name) = (log.clone(), format!("breaker of `{upstream}` (policy `{policy}`)"));
     move |transition| {
-        let line = format!("{name} {}", transition_text(transition));
+        let line = format!("{name} {transition}");
         if transition.to == Phase::Closed { log.info("Breaker", line) } else { log.warn("Breaker", line) }
-    }
-}
-
-/// What has become of a breaker, as a text that goes on after its name.
-fn transition_text(transition: &Transition) -> String {
-    let what = match (transition.to, transition.open_for) {
-        (Phase::Closed, _) => "is closed".to_owned(),
-        (Phase::HalfOpen, _) => "is half-open".to_owned(),
-        (Phase::Open, Some(span)) => format!("is open for {} s", span.as_secs_f64()),
-        (Phase::Open, None) => "is open".to_owned(),
-    };
-    let why = match transition.trigger {
-        Trigger::Failures { failures, calls } => format!("{failures} of {calls} attempts failed"),
-        Trigger::Slow { slow, calls } => format!("{slow} of {calls} attempts were slow"),
-        Trigger::Consecutive { failures } => format!("{failures} attempts failed in a row"),
-        Trigger::OpenTimeOver => "it was open for long enough".to_owned(),
-        Trigger::ProbesSucceeded => "all probes succeeded".to_owned(),
-        Trigger::ProbeFailed => "a probe failed".to_owned(),
-        Trigger::ProbesSlow => "too many probes were slow".to_owned(),
-        Trigger::ProbesTimedOut => "probes did not end in time".to_owned(),
-        Trigger::Operator(forced) => format!("set to `{}` by an operator", forced.name()),
-    };
-    format!("{what}: {why}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_transition_says_what_and_why() {
-        let transition = |to, trigger, open_for| {
-            transition_text(&Transition { number: 1, from: Phase::Closed, to, trigger, open_for })
-        };
-        let failures = Trigger::Failures { failures: 5, calls: 10 };
-        let half = Some(Duration::from_millis(500));
-        assert_eq!(transition(Phase::Open, failures, half), "is open for 0.5 s: 5 of 10 attempts failed");
-        let by_operator = Trigger::Operator(tidegate_policy::breaker::Forced::Open);
-        assert_eq!(transition(Phase::Open, by_operator, None), "is open: set to `open` by an operator");
-        assert_eq!(transition(Phase::Closed, Trigger::ProbesSucceeded, None), "is closed: all probes succeeded");
     }
 }

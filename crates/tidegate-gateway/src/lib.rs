@@ -58,7 +58,7 @@ mod server;
 pub mod settings;
 mod settlement;
 mod source;
-mod stages;
+pub mod stages;
 mod stored;
 mod stream_turns;
 mod stream_waits;
@@ -70,5 +70,5 @@ mod validation;
 mod worker;
 
 pub use control::Source;
-pub use replay::{Judgement, LimitFacts, PastRequest, Replayer, Verdict};
+pub use replay::{Judgement, LimitFacts, Passing, PastRequest, Replayer, Verdict};
 pub use server::{Handle, NotStarted, Server};

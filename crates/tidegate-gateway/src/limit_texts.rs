@@ -26,6 +26,8 @@ pub(crate) struct LimitTexts {
 }
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+/// The header that names what rejects a request: a limit, `breaker` or `bulkhead`.
+pub(crate) const REJECTED_BY: &str = "x-tidegate-refused-by";
 pub(crate) const PROBLEM_LINE: &str = "content-type: application/problem+json\r\n";
 pub(crate) const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
@@ -49,7 +51,7 @@ impl LimitTexts {
             format!(",\"window_seconds\":{}", numbers.quota_span().as_secs_f64())
         };
         Self {
-            rejected_by: format!("{PROBLEM_LINE}x-tidegate-refused-by: {name}\r\n").into(),
+            rejected_by: format!("{PROBLEM_LINE}{REJECTED_BY}: {name}\r\n").into(),
             quota: format!("x-ratelimit-limit: {quota}\r\nx-ratelimit-remaining: ").into(),
             policy: policy.into(),
             state: format!("\"{name}\";r=").into(),

@@ -14,7 +14,7 @@ use crate::barred::Barred;
 use crate::body::Body;
 use crate::limit::Limit;
 use crate::limit_headers::{self, SLOT_RETRY_AFTER};
-use crate::limit_texts::{PROBLEM_LINE, REDUCED_CAPACITY, whole_seconds};
+use crate::limit_texts::{PROBLEM_LINE, REDUCED_CAPACITY, REJECTED_BY, whole_seconds};
 use crate::plan::Plan;
 use crate::request_id::RequestId;
 use crate::response::Response;
@@ -102,8 +102,9 @@ pub(crate) fn barred(plan: &Plan, barred: &Barred, upstream: &str, now_unix: Dur
         Barred::Bulkhead(NotEntered::Timeout) => ("bulkhead_timeout", NotEntered::Timeout.to_string(), None),
     };
     let (status, detail) = (StatusCode::SERVICE_UNAVAILABLE, format!("{detail} (upstream `{upstream}`)"));
-    let request_id = id.as_str();
+    let (request_id, by) = (id.as_str(), barred.source().word());
     let mut response = problem(&Problem { status, kind: REDUCED_CAPACITY, reason, detail: &detail, request_id });
+    response.lines.add(REJECTED_BY, by);
     // Nobody knows when a slot becomes free, or when probes end.
     response.lines.add_number("retry-after", after.map_or(1, |after| whole_seconds(after).max(1)));
     response

@@ -1,6 +1,8 @@
 //! Replay: what a configuration would have done with recorded requests. They pass the gateway's own routes, keys and
 //! limits at the times at which they came, without a clock and without Redis: shared limits are counted in memory.
 
+mod passing;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::IpAddr;
@@ -22,6 +24,9 @@ use crate::resolve::{Unresolved, resolve};
 use crate::settings::{LimitSettings, Settings};
 use crate::stages::{self, Side, Stages};
 use crate::validation::Host;
+
+pub use passing::Passing;
+use passing::unchecked;
 
 /// A recorded request.
 #[derive(Clone, Copy, Debug)]
@@ -369,25 +374,24 @@ impl<T> Replayer<T> {
     }
 
     /// Checks limits. Returns what was taken, or why the request is rejected.
-    fn check(&mut self, checks: Checks, judgement: &mut Judgement, now: Timestamp) -> Result<Vec<LimitCheck>, Verdict> {
-        let (mut checks, keyless) = match checks {
-            Ok(checks) => checks,
-            Err(Rejection::NoKey { limit, .. }) => {
-                self.checked[limit] += 1;
-                return Err(Verdict::NoKey { limit });
+    fn check(
+        &mut self,
+        checks: Checks,
+        would_reject: &mut Vec<usize>,
+        now: Timestamp,
+    ) -> Result<Vec<LimitCheck>, Verdict> {
+        let (mut checks, keyless) = checks.map_err(|rejection| unchecked(&rejection)).inspect_err(|verdict| {
+            if let Verdict::NoKey { limit } = verdict {
+                self.checked[*limit] += 1;
             }
-            // `TooMany`: its path can be read in too many ways. The others come from checks, which follow below.
-            Err(Rejection::TooMany | Rejection::Limit { .. } | Rejection::StoreAway { .. }) => {
-                return Err(Verdict::NoRoute);
-            }
-        };
-        let decided = check_limits_in_memory(&self.plan, &mut checks, &mut judgement.would_reject, now);
+        })?;
+        let decided = check_limits_in_memory(&self.plan, &mut checks, would_reject, now);
         // Limits on a dry run are checked only if the others admit.
         for check in checks.iter().filter(|check| check.decision.is_some()) {
             self.checked[check.limit] += 1;
         }
         decided.map_err(|(by, retry_after)| Verdict::Rejected { limit: checks[by].limit, retry_after })?;
-        judgement.would_reject.extend(keyless);
+        would_reject.extend(keyless);
         Ok(checks)
     }
 
@@ -410,7 +414,7 @@ impl<T> Replayer<T> {
     /// the others is given back.
     fn go_on(&mut self, mut waiting: Waiting<T>, mut now: Timestamp, report: &mut impl FnMut(T, Judgement)) {
         loop {
-            let side = match waiting.stages.next() {
+            let side = match waiting.stages.next_step() {
                 stages::Step::Check => Side::Client,
                 stages::Step::Wait(wait) => {
                     waiting.waited += wait;
@@ -435,7 +439,7 @@ impl<T> Replayer<T> {
                 },
             };
             let checks = waiting.routed.take(side);
-            match self.check(checks, &mut waiting.judgement, now) {
+            match self.check(checks, &mut waiting.judgement.would_reject, now) {
                 Ok(more) => {
                     let wait = wait_of(&self.plan, &more);
                     match side {

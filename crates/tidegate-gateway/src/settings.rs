@@ -41,7 +41,7 @@ use routes::{check_routes, check_use, with_statuses};
 use upstreams::check_upstreams;
 
 pub use adaptive::{AdaptiveSettings, Forecaster};
-pub(crate) use policies::{PolicySettings, RetrySettings};
+pub use policies::{PolicySettings, RetrySettings};
 
 /// A configuration that has been checked.
 pub struct Settings {
@@ -78,7 +78,7 @@ pub struct Settings {
     /// All upstreams.
     pub upstreams: Vec<UpstreamSettings>,
     /// All policies.
-    pub(crate) policies: Vec<PolicySettings>,
+    pub policies: Vec<PolicySettings>,
     /// How their host names are resolved.
     pub(crate) resolver: ResolverSettings,
     /// All routes; the first that matches counts.
@@ -159,7 +159,14 @@ pub struct UpstreamSettings {
     /// How much of a response is read ahead of its client.
     pub response_buffer_bytes: usize,
     /// The index of its policy.
-    pub(crate) policy: Option<usize>,
+    pub policy: Option<usize>,
+}
+
+impl UpstreamSettings {
+    /// The ports and the weights of its endpoints, in their order.
+    pub fn ports(&self) -> impl Iterator<Item = (u16, Weight)> {
+        self.endpoints.iter().map(|endpoint| (endpoint.port, endpoint.weight))
+    }
 }
 
 /// An endpoint of an upstream, as written.
@@ -209,7 +216,7 @@ pub struct RouteSettings {
     /// Indexes of its client limits.
     pub limits: Vec<usize>,
     /// The index of its policy, or of that of its upstream.
-    pub(crate) policy: Option<usize>,
+    pub policy: Option<usize>,
 }
 
 impl Settings {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Whose limits a request is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     /// Those of its route, which count by who sends it.
     Client,
     /// Those of its upstream, which protect that upstream from everyone.
@@ -18,7 +18,7 @@ pub(crate) enum Side {
 
 /// What a driver has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Check the limits of the client. If one rejects, the request ends, and what it holds is given back.
     Check,
     /// Wait: a shaper delays the request.
@@ -31,7 +31,7 @@ pub(crate) enum Step {
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stages {
+pub struct Stages {
     next: Step,
     wait: Duration,
     has_body: bool,
@@ -39,12 +39,12 @@ pub(crate) struct Stages {
 
 impl Stages {
     /// The stages of a request whose body has to be read, or that has none.
-    pub(crate) fn new(has_body: bool) -> Self {
+    pub fn new(has_body: bool) -> Self {
         Self { next: Step::Check, wait: Duration::ZERO, has_body }
     }
 
     /// The next step.
-    pub(crate) fn next(&mut self) -> Step {
+    pub fn next_step(&mut self) -> Step {
         if !self.wait.is_zero() {
             return Step::Wait(std::mem::take(&mut self.wait));
         }
@@ -54,7 +54,7 @@ impl Stages {
     }
 
     /// The limits that were checked admit the request, after this wait.
-    pub(crate) fn admitted(&mut self, wait: Duration) {
+    pub fn admitted(&mut self, wait: Duration) {
         self.wait = wait;
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     fn steps(has_body: bool, seconds: u64) -> Vec<Step> {
         let (mut stages, mut steps) = (Stages::new(has_body), Vec::new());
         loop {
-            let step = stages.next();
+            let step = stages.next_step();
             steps.push(step);
             match step {
                 Step::Check => stages.admitted(Duration::from_secs(seconds)),

@@ -17,23 +17,30 @@ use crate::config::span::Span;
 
 /// What is done around the attempts of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct PolicySettings {
-    pub(crate) name: Box<str>,
-    /// Without the limits of an upstream.
-    pub(crate) terms: Terms,
-    pub(crate) retry: Option<RetrySettings>,
-    pub(crate) breaker: Option<BreakerSettings>,
+pub struct PolicySettings {
+    /// Its name.
+    pub name: Box<str>,
+    /// What a request has to pass, without the limits of an upstream.
+    pub terms: Terms,
+    /// Which failed attempts are repeated.
+    pub retry: Option<RetrySettings>,
+    /// The circuit breaker.
+    pub breaker: Option<BreakerSettings>,
     /// What the breaker counts as failures.
-    pub(crate) failures: FailureSet,
-    pub(crate) bulkhead: Option<BulkheadSettings>,
+    pub failures: FailureSet,
+    /// The bulkhead.
+    pub bulkhead: Option<BulkheadSettings>,
 }
 
 /// Which failed attempts are repeated.
 #[derive(Clone, Debug)]
-pub(crate) struct RetrySettings {
-    pub(crate) on: FailureSet,
-    pub(crate) idempotency_key: Option<HeaderName>,
-    pub(crate) budget: BudgetSettings,
+pub struct RetrySettings {
+    /// What has to have happened to them.
+    pub on: FailureSet,
+    /// The header by which an upstream notices that a request comes again.
+    pub idempotency_key: Option<HeaderName>,
+    /// How many of them are repeated.
+    pub budget: BudgetSettings,
 }
 
 /// How many attempts a breaker has to see, unless its window is smaller.
