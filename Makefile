@@ -121,7 +121,7 @@ adapt: setup ## run adaptation live: spikes of 5 s every 20 s, with and without 
 	TIDEGATE_ADAPT_PERIOD=20 TIDEGATE_TIMINGS=1 cargo test --workspace --test e2e -- --nocapture --test-threads 1 adaptation::
 
 .PHONY: demo
-demo: ## run all services in one process, four scenarios in two minutes: demo-report/report.html
+demo: ## run all services in one process, five scenarios in three minutes: demo-report/report.html
 	cargo run --profile demo -p tidegate -- demo
 
 .PHONY: reference

@@ -28,15 +28,21 @@ pub(crate) fn nowhere(scenario: &Scenario) -> Addresses {
 
 /// The gateway's configuration for a variant of a scenario, as a file would have it.
 pub(crate) fn config_text(scenario: &Scenario, variant: Variant, addresses: &Addresses) -> Result<String, String> {
-    let mut limit = match variant.algorithm {
-        Some(algorithm) => {
-            let numbers = scenario.limit.numbers(algorithm)?;
+    if let (Some(gateway), Some(run)) = (&scenario.gateway, variant.gateway) {
+        let mut config = gateway.config(run, &scenario.target_names, &addresses.targets);
+        config["listeners"] = json!([{ "address": addresses.gateway.to_string() }]);
+        config["trusted_proxies"] = json!(["127.0.0.1"]);
+        return Ok(config.to_string());
+    }
+    let mut limit = match variant.algorithm.zip(scenario.limit) {
+        Some((algorithm, setting)) => {
+            let numbers = setting.numbers(algorithm)?;
             serde_json::to_value(written(&numbers.relevant())).map_err(|error| error.to_string())?
         }
         // More than anybody sends.
         None => json!({ "algorithm": "token", "capacity": 1_000_000_000_u64, "fillRate": 1_000_000_000_u64 }),
     };
-    limit["key"] = if scenario.limit.is_per_client { "ip" } else { "global" }.into();
+    limit["key"] = if scenario.is_limited_per_client() { "ip" } else { "global" }.into();
     let mut config = json!({
         "listeners": [{ "address": addresses.gateway.to_string() }],
         "upstreams": { "target": upstream(scenario, variant, &addresses.targets) },

@@ -26,21 +26,22 @@ pub mod target;
 pub use observation::{Observation, Row, Tally};
 pub use pool_record::PoolRecord;
 pub use report::Report;
-pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, Prediction};
+pub use run::{Band, Event, EventKind, GatewayCost, Levels, Outage, Outcome, PolicyRecord, Prediction};
 pub use scenario::{InvalidScenario, Scenario, Variant};
-pub use scores::{FORMULAS, Latency, Peak, Scores, peaks};
+pub use scores::{FORMULAS, GroupScores, Latency, Peak, Scores, peaks};
 pub use simulation::simulate;
 
 /// The parts of the demonstration, in their order: name and text.
-pub const DEMO: [(&str, &str); 4] = [
+pub const DEMO: [(&str, &str); 5] = [
     ("normal", include_str!("../../../scenarios/demo/normal.yaml")),
     ("spikes", include_str!("../../../scenarios/demo/spikes.yaml")),
     ("attack", include_str!("../../../scenarios/demo/attack.yaml")),
     ("outage", include_str!("../../../scenarios/demo/outage.yaml")),
+    ("provider", include_str!("../../../scenarios/demo/provider.yaml")),
 ];
 
 /// The scenarios that come with it: name and text.
-pub const SCENARIOS: [(&str, &str); 10] = [
+pub const SCENARIOS: [(&str, &str); 14] = [
     ("normal", include_str!("../../../scenarios/normal.yaml")),
     ("spikes", include_str!("../../../scenarios/spikes.yaml")),
     ("attack", include_str!("../../../scenarios/attack.yaml")),
@@ -51,4 +52,8 @@ pub const SCENARIOS: [(&str, &str); 10] = [
     ("endpoint-killed", include_str!("../../../scenarios/endpoint-killed.yaml")),
     ("endpoint-frozen", include_str!("../../../scenarios/endpoint-frozen.yaml")),
     ("endpoint-slow", include_str!("../../../scenarios/endpoint-slow.yaml")),
+    ("dead-provider", include_str!("../../../scenarios/dead-provider.yaml")),
+    ("slow-provider", include_str!("../../../scenarios/slow-provider.yaml")),
+    ("retry-storm", include_str!("../../../scenarios/retry-storm.yaml")),
+    ("metastable", include_str!("../../../scenarios/metastable.yaml")),
 ];

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use tidegate_load::{End, Report, Sample};
+use tidegate_load::{End, Observed, Report};
 use tidegate_policy::Algorithm;
 use tidegate_serve::Log;
 
@@ -64,19 +64,19 @@ pub fn run(
 ) -> Result<Live, String> {
     let mut platform = Platform::start(scenario, variant, addresses, log)?;
     let url = format!("http://{}/api/test", platform.entrance());
-    let start = window_after(LEAD, scenario.limit.window);
+    let start = window_after(LEAD, scenario.window());
     let plan = scenario.plan_to(&url, &json!({ "startAt": start.as_secs_f64() }));
     let plan = plan.map_err(|error| format!("the load can't be sent: {error}"))?;
-    let ended: Arc<Mutex<Vec<(Sample, u64)>>> = Arc::default();
+    let ended: Arc<Mutex<Vec<Observed>>> = Arc::default();
     let samples = Arc::clone(&ended);
-    let observer = move |sample: &Sample, client: u64| {
-        samples.lock().unwrap_or_else(PoisonError::into_inner).push((*sample, client));
+    let observer = move |observed: &Observed| {
+        samples.lock().unwrap_or_else(PoisonError::into_inner).push(*observed);
     };
     let started = tidegate_load::Run::start_observed(plan, None, log.clone(), Some(Arc::new(observer)));
     let (load, report) = started.map_err(|error| format!("the load can't be sent: {error}"))?;
     let mut watch = Watch::new(scenario, variant, start);
     let begin = Instant::now() + until(start);
-    let mut seen = Observation::new(scenario.duration(), &scenario.plan.clients);
+    let mut seen = observation_of(scenario);
     let mut noted = 0;
     while !report.is_finished() {
         if is_stopped.load(Relaxed) {
@@ -90,8 +90,8 @@ pub fn run(
         }
         let fresh = ended.lock().unwrap_or_else(PoisonError::into_inner)[noted..].to_vec();
         noted += fresh.len();
-        for (sample, client) in fresh {
-            seen.note(&sample, client);
+        for observed in fresh {
+            seen.note(&observed);
         }
         progress(&watch.moment(begin, &seen));
         std::thread::sleep(watch::PAUSE);
@@ -130,32 +130,34 @@ fn is_invalid(report: &Report) -> Option<String> {
 fn outcome(
     scenario: &Scenario,
     variant: Variant,
-    mut ended: Vec<(Sample, u64)>,
+    mut ended: Vec<Observed>,
     mut found: Found,
     cpu_seconds: Option<f64>,
 ) -> Outcome {
-    let mut observation = Observation::new(scenario.duration(), &scenario.plan.clients);
+    let mut observation = observation_of(scenario);
     let mut rejections = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are allowed");
     // In the order of the gateway's decisions, which is about that of sending.
-    ended.sort_by_key(|(sample, _)| sample.sent);
-    let mut oracle = Oracle::new(scenario.limit.window).with_tolerance(TOLERANCE);
+    ended.sort_by_key(|observed| observed.sample.sent);
+    let mut oracle = Oracle::new(scenario.window()).with_tolerance(TOLERANCE);
     // A shaper's requests are seen when they come, not when they leave.
     let burst = match variant.algorithm {
-        Some(Algorithm::LeakyBucket) => crate::observation::count(scenario.limit.burst),
-        Some(algorithm) => burst_of(algorithm, scenario.limit.burst),
+        Some(Algorithm::LeakyBucket) => crate::observation::count(scenario.burst()),
+        Some(algorithm) => burst_of(algorithm, scenario.burst()),
         None => 0.0,
     };
     let instead = Instead::of(scenario.on_failure).filter(|_| variant.algorithm.is_some());
     let open = found.open.iter().filter_map(|span| Some(Exempt::new(span.start, span.end, instead?)));
     let mut exempt: Vec<Exempt> = open.collect();
-    for (sample, client) in &mut ended {
+    for observed in &mut ended {
+        let sample = &mut observed.sample;
         let index = found.open.iter().position(|span| span.contains(&sample.sent));
         let exempt = index.and_then(|index| exempt.get_mut(index));
         if instead == Some(Instead::RejectsAll) && exempt.is_some() && sample.end == End::Responded(503) {
             // The gateway's own response while Redis is away.
             sample.end = End::Responded(429);
         }
-        observation.note(sample, *client);
+        let (sample, client) = (*sample, observed.client);
+        observation.note(observed);
         let is_rejected = sample.end == End::Responded(429);
         if is_rejected {
             let micros = sample.finished.saturating_sub(sample.sent).as_micros() as u64;
@@ -170,8 +172,8 @@ fn outcome(
             exempt.note(is_rejected);
         } else if variant.algorithm.is_some() {
             let (rate, changed) = found.allowed(sample.sent, scenario);
-            let key = if scenario.limit.is_per_client { (sample.group as u64) << 40 | *client } else { 0 };
-            let (came, quota) = (nanos(sample.sent), whole(rate * scenario.limit.window));
+            let key = if scenario.is_limited_per_client() { (sample.group as u64) << 40 | client } else { 0 };
+            let (came, quota) = (nanos(sample.sent), whole(rate * scenario.window()));
             if is_rejected {
                 oracle.rejected(key, came, quota);
             } else {
@@ -191,8 +193,14 @@ fn outcome(
         exempt,
         predictions: found.predictions,
         targets: found.targets,
+        policies: found.policies,
         gateway: cpu_seconds.map(|cpu_seconds| GatewayCost { cpu_seconds, rejection_p99 }),
     }
+}
+
+fn observation_of(scenario: &Scenario) -> Observation {
+    let spans = scenario.faults.iter().map(|fault| fault.at..fault.until).collect();
+    Observation::new(scenario.duration(), &scenario.plan.clients).with_faults(spans)
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -201,6 +209,8 @@ fn nanos(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_load::Sample;
+
     use super::*;
 
     /// Three times the limit all the time, every request admitted. The gateway knows from second 2 to 3 that Redis is
@@ -213,13 +223,14 @@ mod tests {
              faults: [{{at: 2, for: 1, what: redis_killed}}]\n"
         );
         let scenario = Scenario::read("away", &text).unwrap_or_else(|error| panic!("{error}"));
-        let variant = Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: false };
+        let variant = Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: false, gateway: None };
         let mut found = Watch::new(&scenario, variant, Duration::ZERO).finish();
         found.open = vec![Duration::from_secs(2)..Duration::from_secs(3)];
         let sample = |number: u32| {
             let at = Duration::from_secs(1) * number / 300;
             let finished = at + Duration::from_millis(1);
-            (Sample { group: 0, intended: at, sent: at, finished, end: End::Responded(200) }, 0)
+            let sample = Sample { group: 0, intended: at, sent: at, finished, end: End::Responded(200) };
+            Observed { sample, client: 0, retries: 0, is_rejected: false }
         };
         outcome(&scenario, variant, (0..1_500).map(sample).collect(), found, None)
     }

@@ -1,9 +1,10 @@
 //! What was seen of a run: request by request, as it ended, live and in simulated time alike.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use tidegate_load::{Cause, Class, End, Group, Sample};
+use tidegate_load::{Cause, Class, End, Group, Observed};
 
 /// The most steps that a run is divided into; those of a longer one are longer than a second.
 const MOST_STEPS: u64 = 3_600;
@@ -24,6 +25,46 @@ pub struct Observation {
     pub latency: Histogram<u64>,
     /// By group and client.
     clients: Vec<Vec<Share>>,
+    /// By group.
+    groups: Vec<GroupSeen>,
+    /// Requests that failed or were rejected, and how long they took in all, in microseconds.
+    failed: (u64, u64),
+    /// When something went wrong, on purpose.
+    faults: Vec<Range<Duration>>,
+}
+
+/// What was seen of a group of clients.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupSeen {
+    pub(crate) name: String,
+    /// Requests, however often each was sent.
+    pub(crate) requests: u64,
+    /// Those that got a good response.
+    pub(crate) good: u64,
+    /// The same by the step in which they were due.
+    good_by_step: Vec<u64>,
+    /// How long good responses and timeouts took, in microseconds: before the first fault, and while faults lasted.
+    before: Histogram<u64>,
+    during: Histogram<u64>,
+}
+
+impl GroupSeen {
+    fn new(group: &Group, steps: usize) -> Self {
+        let histogram = || Histogram::new(3).expect("three digits are allowed");
+        let good_by_step = vec![0; steps];
+        Self { name: group.name.clone(), requests: 0, good: 0, good_by_step, before: histogram(), during: histogram() }
+    }
+
+    /// The share of requests that got a good response. None without requests.
+    pub(crate) fn served(&self) -> Option<f64> {
+        (self.requests > 0).then(|| ratio(self.good, self.requests))
+    }
+
+    /// The 99th percentile while faults lasted, as a multiple of that before the first. None if either is not known.
+    pub(crate) fn slowdown(&self) -> Option<f64> {
+        let p99 = |latency: &Histogram<u64>| (!latency.is_empty()).then(|| count(latency.value_at_quantile(0.99)));
+        Some(p99(&self.during)? / p99(&self.before)?)
+    }
 }
 
 /// What became of the requests of a step.
@@ -41,7 +82,7 @@ pub struct Row {
 pub struct Tally {
     /// All that were due and sent.
     pub offered: u64,
-    /// Rejected by a limit of the gateway.
+    /// Rejected by the gateway itself: by a limit, a circuit breaker or a bulkhead.
     pub rejected: u64,
     /// Responses of 2xx.
     pub good: u64,
@@ -64,10 +105,10 @@ impl Tally {
         self.offered - self.rejected
     }
 
-    fn note(&mut self, end: End) {
+    fn note(&mut self, end: End, is_rejected: bool) {
         self.offered += 1;
         match end {
-            End::Responded(429) => self.rejected += 1,
+            _ if is_rejected => self.rejected += 1,
             End::Responded(200..300) => self.good += 1,
             End::Responded(500..600) => self.target_errors += 1,
             End::Responded(_) | End::Failed(_) | End::Unfinished => self.errors += 1,
@@ -128,24 +169,69 @@ impl Observation {
         let latency = Histogram::new(3).expect("three digits are allowed");
         let classes = groups.iter().map(|group| group.class).collect();
         let shares = |group: &Group| vec![Share::default(); group.count.min(MOST_CLIENTS) as usize];
-        Self { step, length, classes, rows, latency, clients: groups.iter().map(shares).collect() }
+        let clients = groups.iter().map(shares).collect();
+        let groups = groups.iter().map(|group| GroupSeen::new(group, rows.len())).collect();
+        Self { step, length, classes, rows, latency, clients, groups, failed: (0, 0), faults: Vec::new() }
     }
 
-    /// A request of this client of its group has ended.
-    pub fn note(&mut self, sample: &Sample, client: u64) {
+    /// The same, with something that goes wrong at these times.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Vec<Range<Duration>>) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Requests that clients had. What they send again is no new request.
+    pub fn requests(&self) -> u64 {
+        self.groups.iter().map(|group| group.requests).sum()
+    }
+
+    /// How long requests took that failed or were rejected, on average, in seconds. None if all were good.
+    pub(crate) fn failed_wait(&self) -> Option<f64> {
+        let (number, micros) = self.failed;
+        (number > 0).then(|| seconds(micros) / count(number))
+    }
+
+    /// The names of the groups, with good responses by step.
+    pub fn good_by_group(&self) -> impl Iterator<Item = (&str, &[u64])> {
+        self.groups.iter().map(|group| (group.name.as_str(), group.good_by_step.as_slice()))
+    }
+
+    pub(crate) fn groups(&self) -> &[GroupSeen] {
+        &self.groups
+    }
+
+    /// A request has ended.
+    pub fn note(&mut self, observed: &Observed) {
+        let Observed { sample, client, retries, .. } = observed;
+        let is_rejected = observed.is_rejected || sample.end == End::Responded(429);
         let class = self.classes[sample.group];
         let last = self.rows.len() - 1;
-        let row = &mut self.rows[((sample.intended.as_secs() / self.step) as usize).min(last)];
-        row.of(class).note(sample.end);
+        let step = ((sample.intended.as_secs() / self.step) as usize).min(last);
+        let row = &mut self.rows[step];
+        row.of(class).note(sample.end, is_rejected);
+        let group = &mut self.groups[sample.group];
+        group.requests += u64::from(*retries == 0);
+        let is_good = matches!(sample.end, End::Responded(200..300));
+        group.good += u64::from(is_good);
+        group.good_by_step[step] += u64::from(is_good);
+        let micros = (sample.finished.saturating_sub(sample.intended).as_micros() as u64).max(1);
+        if !is_good {
+            self.failed = (self.failed.0 + 1, self.failed.1 + micros);
+        }
         if has_waited(sample.end) {
-            let micros = (sample.finished.saturating_sub(sample.intended).as_micros() as u64).max(1);
+            if self.faults.iter().any(|fault| fault.contains(&sample.intended)) {
+                group.during.record(micros).expect("histograms grow by themselves");
+            } else if self.faults.iter().all(|fault| sample.intended < fault.start) {
+                group.before.record(micros).expect("histograms grow by themselves");
+            }
             self.latency.record(micros).expect("histograms grow by themselves");
             let latency = row.latency.get_or_insert_with(|| Histogram::new(2).expect("two digits are allowed"));
             latency.record(micros).expect("histograms grow by themselves");
         }
-        if let Some(share) = self.clients[sample.group].get_mut(client as usize) {
+        if let Some(share) = self.clients[sample.group].get_mut(*client as usize) {
             share.offered += 1;
-            share.admitted += u64::from(sample.end != End::Responded(429));
+            share.admitted += u64::from(!is_rejected);
         }
     }
 

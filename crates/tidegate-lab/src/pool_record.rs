@@ -9,6 +9,10 @@ use crate::scenario::{Fault, Scenario};
 #[derive(Clone, Debug)]
 pub struct PoolRecord {
     weights: Vec<Weight>,
+    /// The upstream that each of them belongs to: requests are spread over those of one upstream.
+    upstreams: Vec<usize>,
+    /// Their names, for people.
+    names: Vec<String>,
     /// At the end of each second, each target.
     seconds: Vec<Vec<Seen>>,
 }
@@ -27,10 +31,29 @@ pub(crate) struct Seen {
 /// A target that is available.
 const UP: &str = "up";
 
+impl Seen {
+    /// A target that no upstream has.
+    pub(crate) fn unused() -> Self {
+        Self { state: UP.to_owned(), successes: 0, failures: 0 }
+    }
+}
+
 impl PoolRecord {
-    /// Of targets with these weights.
-    pub(crate) fn new(weights: Vec<Weight>) -> Self {
-        Self { weights, seconds: Vec::new() }
+    /// Of a scenario's targets, all behind one upstream.
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        Self::of(scenario, vec![0; scenario.targets.len()])
+    }
+
+    /// Of a scenario's targets, each behind the upstream with this index.
+    pub(crate) fn of(scenario: &Scenario, upstreams: Vec<usize>) -> Self {
+        let weights = scenario.targets.iter().map(|target| target.weight).collect();
+        let names = (0..scenario.targets.len()).map(|index| scenario.target_name(index)).collect();
+        Self { weights, upstreams, names, seconds: Vec::new() }
+    }
+
+    /// How many targets there are.
+    pub(crate) fn len(&self) -> usize {
+        self.weights.len()
     }
 
     /// A second is over. Returns which targets have another state than a second ago, for people.
@@ -40,7 +63,7 @@ impl PoolRecord {
         for (index, target) in targets.iter().enumerate() {
             let was = before.and_then(|before| before.get(index)).map_or(UP, |before| &before.state);
             if was != target.state {
-                events.push(format!("target {}: {}, was {was}", index + 1, target.state));
+                events.push(format!("{}: {}, was {was}", self.names[index], target.state));
             }
         }
         self.seconds.push(targets);
@@ -79,8 +102,11 @@ impl PoolRecord {
         ratio(failures, successes + failures)
     }
 
-    /// Jain's index of successes ÷ weight before the first fault of a target.
+    /// Jain's index of successes ÷ weight before the first fault of a target. None with several upstreams.
     pub(crate) fn spread(&self, scenario: &Scenario) -> Option<f64> {
+        if self.upstreams.iter().any(|upstream| *upstream != 0) {
+            return None;
+        }
         let first = of_targets(scenario).map(|fault| fault.at.as_secs() as usize).min();
         let seen = self.seconds[..first.unwrap_or(usize::MAX).min(self.seconds.len())].last()?;
         let weighted = self.weights.iter().zip(seen).filter(|(weight, _)| weight.get() > 0);
@@ -104,8 +130,9 @@ impl PoolRecord {
 
     /// Whether a target has at least half of its share of a second's successes.
     fn has_half(&self, index: usize, second: usize) -> bool {
-        let all: u64 = (0..self.weights.len()).map(|index| self.successes_in(index, second)).sum();
-        let weights: f64 = self.weights.iter().map(|weight| f64::from(weight.get())).sum();
+        let others = || (0..self.weights.len()).filter(|other| self.upstreams[*other] == self.upstreams[index]);
+        let all: u64 = others().map(|index| self.successes_in(index, second)).sum();
+        let weights: f64 = others().map(|index| f64::from(self.weights[index].get())).sum();
         let share = f64::from(self.weights[index].get()) / weights;
         all > 0 && count(self.successes_in(index, second)) >= 0.5 * share * count(all)
     }

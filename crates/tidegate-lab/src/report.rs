@@ -14,7 +14,7 @@ use crate::pool_record::PoolRecord;
 use crate::rounding::rounded;
 use crate::run::{Exempt, Instead, Outcome};
 use crate::scenario::{Expectation, Scenario, TargetModel, Variant};
-use crate::scores::{FORMULAS, POOL_FORMULAS, Scores, peaks};
+use crate::scores::{FORMULAS, POLICY_FORMULAS, POOL_FORMULAS, Scores, peaks};
 
 pub use page::page;
 pub use status::Status;
@@ -107,10 +107,10 @@ impl Run {
     pub fn of(scenario: &Scenario, variant: Variant, outcome: &Outcome, kind: Kind, fault: Option<String>) -> Self {
         let scores = Scores::of(scenario, outcome);
         let is_live = kind != Kind::Simulated;
-        let applies = |expectation: &&Expectation| expectation.applies(variant.algorithm, variant.adaptation, is_live);
+        let applies = |expectation: &&Expectation| expectation.applies(scenario, variant, is_live);
         let checked = |expectation: &Expectation| Checked {
             expectation: expectation.clone(),
-            value: scores.figure(expectation.comparison.figure),
+            value: scores.compared(&expectation.comparison),
         };
         let expectations: Vec<Checked> = scenario.expectations.iter().filter(applies).map(checked).collect();
         let value = value_of(scenario, variant, outcome, &scores);
@@ -136,14 +136,15 @@ impl Run {
 
     fn to_json(&self, scenario: &Scenario) -> Value {
         let mut run = self.value.clone();
-        run["id"] = self.variant.id(&scenario.name).into();
+        run["id"] = self.variant.id(scenario).into();
         run["algorithm"] = self.variant.algorithm.map(tidegate_policy::Algorithm::name).into();
         run["adaptation"] = self.variant.adaptation.into();
+        run["variant"] = self.variant.configuration(scenario).into();
         run["status"] = self.status().name().into();
         run["reason"] = self.fault.clone().into();
         run["notes"] = self.notes.clone().into();
         let checked = |checked: &Checked| {
-            let comparison = checked.expectation.comparison;
+            let comparison = &checked.expectation.comparison;
             let value = checked.value.map(|value| comparison.figure.shown(value));
             json!({ "text": comparison.to_string(), "passed": checked.holds(), "value": value })
         };
@@ -185,6 +186,8 @@ impl Report {
         let setting = self.setting.as_ref();
         let has_pools = self.scenarios.iter().any(|report| report.scenario.upstream.is_some());
         let of_pools = if has_pools { &POOL_FORMULAS[..] } else { &[] };
+        let has_policies = self.scenarios.iter().any(|report| report.scenario.gateway.is_some());
+        let of_policies = if has_policies { &POLICY_FORMULAS[..] } else { &[] };
         json!({
             "format": "tidegate-lab-report/1",
             "version": env!("CARGO_PKG_VERSION"),
@@ -201,7 +204,7 @@ impl Report {
                 "skippedRuns": of(Status::Skipped),
                 "interrupted": self.is_interrupted,
             },
-            "formulas": FORMULAS.iter().chain(of_pools).map(formula).collect::<Vec<_>>(),
+            "formulas": FORMULAS.iter().chain(of_pools).chain(of_policies).map(formula).collect::<Vec<_>>(),
             "scenarios": self.scenarios.iter().map(ScenarioReport::to_json).collect::<Vec<_>>(),
         })
     }
@@ -217,7 +220,8 @@ impl ScenarioReport {
         };
         let fault = |fault: &crate::scenario::Fault| {
             let (at, until) = (fault.at.as_secs_f64(), fault.until.as_secs_f64());
-            json!({ "at": at, "until": until, "kind": fault.kind.name(), "label": fault.kind.label() })
+            let label = fault.kind.label(&scenario.target_names);
+            json!({ "at": at, "until": until, "kind": fault.kind.name(), "label": label })
         };
         json!({
             "name": scenario.name,
@@ -227,13 +231,13 @@ impl ScenarioReport {
             "seed": scenario.seed,
             "capacity": rounded(scenario.capacity()),
             "objective": scenario.objective.as_secs_f64(),
-            "limit": {
-                "rate": scenario.limit.rate, "window": scenario.limit.window, "burst": scenario.limit.burst,
-                "key": if scenario.limit.is_per_client { "client" } else { "global" },
-            },
+            "limit": scenario.limit.map(|limit| json!({
+                "rate": limit.rate, "window": limit.window, "burst": limit.burst,
+                "key": if limit.is_per_client { "client" } else { "global" },
+            })),
             "load": load::in_words(scenario),
             "clients": scenario.plan.clients.iter().map(client).collect::<Vec<_>>(),
-            "target": targets_in_words(&scenario.targets),
+            "target": targets_in_words(scenario),
             "store": scenario.store.name(),
             "faults": scenario.faults.iter().map(fault).collect::<Vec<_>>(),
             "runs": self.runs.iter().map(|run| run.to_json(scenario)).collect::<Vec<_>>(),
@@ -241,12 +245,17 @@ impl ScenarioReport {
     }
 }
 
-/// `4 workers, 5 ms each, 64 may wait`; several that are alike together.
-fn targets_in_words(targets: &[TargetModel]) -> String {
+/// `4 workers, 5 ms each, 64 may wait`; several that are alike together, those with names one by one.
+fn targets_in_words(scenario: &Scenario) -> String {
+    let targets = &scenario.targets;
     let one = |target: &TargetModel| {
         let millis = rounded(target.service_time.mean().as_secs_f64() * 1e3);
         format!("{} workers, {millis} ms each, {} may wait", target.workers, target.queue)
     };
+    if !scenario.target_names.is_empty() {
+        let named = scenario.target_names.iter().zip(targets);
+        return named.map(|(name, target)| format!("{name}: {}", one(target))).collect::<Vec<_>>().join("; ");
+    }
     let alike = targets.chunk_by(|one, other| one == other).map(|group| match group {
         [only] => one(only),
         [first, ..] => format!("{} targets with {}", group.len(), one(first)),
@@ -256,7 +265,10 @@ fn targets_in_words(targets: &[TargetModel]) -> String {
 }
 
 fn numbers(scenario: &Scenario, variant: Variant) -> Value {
-    let numbers = variant.algorithm.and_then(|algorithm| scenario.limit.numbers(algorithm).ok());
+    if scenario.gateway.is_some() {
+        return Value::Null;
+    }
+    let numbers = variant.algorithm.zip(scenario.limit).and_then(|(algorithm, limit)| limit.numbers(algorithm).ok());
     numbers.map_or_else(|| "no limit".into(), |numbers| numbers.to_string().into())
 }
 
@@ -264,7 +276,7 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
     let all = outcome.observation.total().all();
     let peak = |peak: &crate::scores::Peak| {
         json!({
-            "at": peak.at, "until": peak.until, "offered": peak.offered, "action": peak.action(scenario.limit.rate),
+            "at": peak.at, "until": peak.until, "offered": peak.offered, "action": peak.action(scenario.rate()),
             "limitBefore": peak.limit_before, "limitDuring": peak.limit_during,
             "predicted": peak.predicted.map(rounded), "actual": peak.offered,
             "targetP95": peak.target_p95, "targetErrors": peak.target_errors,
@@ -305,6 +317,17 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
         "peaks": peaks(scenario, outcome).iter().map(peak).collect::<Vec<_>>(),
         "events": outcome.events.iter().map(event).collect::<Vec<_>>(),
     });
+    if outcome.policies.is_some() {
+        value["scores"]["served"] = scores.served.map(rounded).into();
+        value["scores"]["amplification"] = scores.amplification.map(rounded).into();
+        value["scores"]["failedWaitSeconds"] = scores.failed_wait.map(rounded).into();
+        value["scores"]["openAfterSeconds"] = scores.open_after.map(rounded).into();
+        let group = |group: &crate::scores::GroupScores| {
+            let (served, slowdown) = (group.served.map(rounded), group.slowdown.map(rounded));
+            json!({ "name": group.name, "served": served, "slowdown": slowdown })
+        };
+        value["groups"] = scores.groups.iter().map(group).collect();
+    }
     if let Some(targets) = &outcome.targets {
         value["scores"]["failedAttempts"] = scores.failed_attempts.map(rounded).into();
         value["scores"]["spread"] = scores.spread.map(rounded).into();

@@ -28,8 +28,19 @@ pub struct Outcome {
     pub predictions: Vec<Prediction>,
     /// What was seen of several targets.
     pub targets: Option<PoolRecord>,
+    /// What was seen of the gateway's policies, where the scenario has its own configuration.
+    pub policies: Option<PolicyRecord>,
     /// What the gateway itself used; only live.
     pub gateway: Option<GatewayCost>,
+}
+
+/// What was seen of the gateway's policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PolicyRecord {
+    /// Requests that targets got.
+    pub sent: u64,
+    /// When a circuit breaker opened first, in seconds from the start of the load.
+    pub opened_at: Option<f64>,
 }
 
 /// Something that happened.
@@ -67,6 +78,8 @@ pub enum EventKind {
     FailOpen,
     /// One of several targets no longer gets requests, or does again.
     Endpoint,
+    /// A circuit breaker opens, is half-open or closes.
+    Breaker,
 }
 
 impl EventKind {
@@ -78,6 +91,7 @@ impl EventKind {
             Self::Attack => "attack",
             Self::FailOpen => "failopen",
             Self::Endpoint => "endpoint",
+            Self::Breaker => "breaker",
         }
     }
 }

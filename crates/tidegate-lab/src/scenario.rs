@@ -3,7 +3,9 @@
 
 mod expectation;
 mod fault;
+mod gateway;
 mod limit;
+mod load;
 mod target;
 mod upstream;
 mod variant;
@@ -22,12 +24,18 @@ use tidegate_policy::Algorithm;
 use tidegate_store::FailureMode;
 
 pub use expectation::{Comparison, Expectation, Figure, shown_share};
+pub(crate) use fault::target_name;
 pub use fault::{Fault, FaultKind};
+pub use gateway::{Gateway, PROTECTED};
 pub(crate) use limit::burst_of;
 pub use limit::{LimitSetting, RATE_ALGORITHMS};
 pub use target::TargetModel;
 pub use upstream::Upstream;
 pub use variant::Variant;
+
+use fault::Choice;
+use load::{NOWHERE, with_addresses};
+use target::Targets;
 
 /// A scenario that has been checked.
 #[derive(Clone, Debug)]
@@ -40,10 +48,14 @@ pub struct Scenario {
     pub about: String,
     /// Everything random comes from this.
     pub seed: u64,
-    /// The limit that every algorithm enforces, each in its own numbers.
-    pub limit: LimitSetting,
-    /// What is protected: one target, or several behind one upstream.
+    /// The limit that every algorithm enforces, each in its own numbers. None with the gateway's own configuration.
+    pub limit: Option<LimitSetting>,
+    /// The gateway's own configuration, and variants of it.
+    pub gateway: Option<Gateway>,
+    /// What is protected: one target, or several.
     pub targets: Vec<TargetModel>,
+    /// The names of targets, with the gateway's own configuration.
+    pub target_names: Vec<String>,
     /// How the gateway uses several targets; none where there is only `target`.
     pub upstream: Option<Upstream>,
     /// The load, as in a plan, but without a URL.
@@ -136,8 +148,6 @@ const CEILING: Allowed = Allowed::new(0.001..=1e9, "requests a second");
 /// The largest file.
 const MOST_BYTES: u64 = 1 << 20;
 const NEEDS_TARGETS: &str = "needs `targets`";
-/// The URL of a plan that is only read.
-const NOWHERE: &str = "http://127.0.0.1:1/api/test";
 
 impl Scenario {
     /// Reads the scenario in a file, which is named after it.
@@ -189,6 +199,36 @@ impl Scenario {
     pub fn upstream(&self, variant: Variant) -> Option<&Upstream> {
         let baseline = self.baseline_upstream.as_ref().filter(|_| variant.algorithm.is_none());
         baseline.or(self.upstream.as_ref())
+    }
+
+    /// How long a window of the limit is, in seconds.
+    pub fn window(&self) -> f64 {
+        self.limit.map_or(1.0, |limit| limit.window)
+    }
+
+    /// The rate that all clients share, if there is such a limit.
+    pub fn shared_rate(&self) -> Option<f64> {
+        self.limit.and_then(|limit| limit.shared_rate())
+    }
+
+    /// The limit's rate; without a limit there is no bound.
+    pub(crate) fn rate(&self) -> f64 {
+        self.limit.map_or(f64::INFINITY, |limit| limit.rate)
+    }
+
+    /// Whether each client has a limit of its own.
+    pub(crate) fn is_limited_per_client(&self) -> bool {
+        self.limit.is_some_and(|limit| limit.is_per_client)
+    }
+
+    /// What buckets admit at once.
+    pub(crate) fn burst(&self) -> u64 {
+        self.limit.map_or(0, |limit| limit.burst)
+    }
+
+    /// The name of a target, for people.
+    pub fn target_name(&self, index: usize) -> String {
+        target_name(&self.target_names, index)
     }
 
     /// How long the load lasts.
@@ -244,46 +284,43 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     if has_phases && object.take("duration").is_some() {
         object.wrong("duration", "can't be set together with `load.phases`: each phase has its own");
     }
-    let limit = limit::read(&mut object);
-    let targets = target::read(&mut object);
-    let is_pool = targets.as_ref().is_none_or(|targets| targets.is_pool);
+    let Guarded { limit, targets, gateway, is_own } = guarded(&mut object);
+    let is_pool = !is_own && targets.as_ref().is_none_or(|targets| targets.is_pool);
     let upstream = upstream(&mut object, is_pool);
-    let load = load(&mut object, duration, seed);
+    let load = load::read(&mut object, duration, seed, is_own);
     let stores = [StoreKind::Memory, StoreKind::Redis, StoreKind::StandIn].map(|kind| (kind.name(), kind));
     let store = word(&mut object, "store", &stores);
     let modes = FailureMode::ALL.map(|mode| (mode.name(), mode));
     let on_failure = word(&mut object, "on_failure", &modes);
-    let algorithms = algorithms(&mut object);
+    let algorithms = if is_own { Some(Vec::new()) } else { algorithms(&mut object) };
     let adaptation = adaptation(&mut object);
     let baseline = baseline(&mut object, is_pool);
     let duration = load.as_ref().map(|(_, plan)| plan.duration);
-    let pool = targets.as_ref().filter(|targets| targets.is_pool).map(|targets| targets.models.len());
-    let faults = fault::read(&mut object, duration, pool);
+    let faults = fault::read(&mut object, duration, targets.as_ref().map_or(Choice::None, Targets::choice));
     let objective = object.number_or("objective", &OBJECTIVE, 0.1);
     let expectations = expectation::read(&mut object);
     let store = store?;
     if !store.is_shared() && faults.iter().flatten().any(|fault| fault.kind.is_of_redis()) {
         object.wrong("faults", "faults of Redis need `store: redis` or `store: stand_in`");
     }
-    // What an algorithm can't have is reported now, not in the middle of a run.
-    for (algorithm, setting) in algorithms.iter().flatten().zip(limit.iter().cycle()) {
-        if let Err(error) = setting.numbers(*algorithm) {
-            object.wrong("limit", format!("can't be enforced by `{algorithm}`: {error}"));
-        }
-    }
-    if limit.is_some_and(|limit| limit.is_per_client) && adaptation.is_some_and(|adaptation| adaptation.is_some()) {
+    let setting = limit.flatten();
+    check_numbers(&object, setting, algorithms.as_deref().unwrap_or_default());
+    if setting.is_some_and(|limit| limit.is_per_client) && adaptation.is_some_and(|adaptation| adaptation.is_some()) {
         object.wrong("adaptation", "needs a limit that all clients share (`limit.key: global`)");
     }
     object.end();
     let (load, plan) = load?;
     let (has_baseline, baseline_upstream) = baseline?;
+    let targets = targets?;
     Some(Scenario {
         name: name.to_owned(),
         title,
         about,
         seed: seed?,
         limit: limit?,
-        targets: targets?.models,
+        gateway: gateway?,
+        targets: targets.models,
+        target_names: targets.names,
         upstream: upstream?,
         load,
         plan,
@@ -297,6 +334,49 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
         objective: Duration::from_secs_f64(objective?),
         expectations: expectations?,
     })
+}
+
+/// What is protected, and by what. A `None` outside is a problem.
+#[expect(clippy::option_option, reason = "a problem is not the absence of a limit")]
+struct Guarded {
+    limit: Option<Option<LimitSetting>>,
+    targets: Option<Targets>,
+    gateway: Option<Option<Gateway>>,
+    /// Whether the gateway has its own configuration.
+    is_own: bool,
+}
+
+fn guarded(object: &mut Object<'_>) -> Guarded {
+    let is_own = object.has("gateway");
+    if !is_own {
+        if object.take("variants").is_some() {
+            object.wrong("variants", "needs `gateway`");
+        }
+        let (limit, targets) = (limit::read(object).map(Some), target::read(object));
+        return Guarded { limit, targets, gateway: Some(None), is_own };
+    }
+    reject_beside_gateway(object);
+    let targets = target::read_named(object);
+    let gateway = targets.as_ref().and_then(|targets| gateway::read(object, &targets.names));
+    Guarded { limit: Some(None), targets, gateway: gateway.map(Some), is_own }
+}
+
+/// What an algorithm can't have is reported now, not in the middle of a run.
+fn check_numbers(object: &Object<'_>, limit: Option<LimitSetting>, algorithms: &[Algorithm]) {
+    for (algorithm, setting) in algorithms.iter().zip(limit.iter().cycle()) {
+        if let Err(error) = setting.numbers(*algorithm) {
+            object.wrong("limit", format!("can't be enforced by `{algorithm}`: {error}"));
+        }
+    }
+}
+
+/// With the gateway's own configuration there is nothing else that configures it.
+fn reject_beside_gateway(object: &mut Object<'_>) {
+    for field in ["limit", "target", "upstream", "algorithms", "adaptation", "baseline", "store", "on_failure"] {
+        if object.take(field).is_some() {
+            object.wrong(field, "can't be set together with `gateway`");
+        }
+    }
 }
 
 /// How the gateway uses several targets. The outer `None` is a problem.
@@ -331,49 +411,6 @@ fn baseline(object: &mut Object<'_>, is_pool: bool) -> Option<(bool, Option<Upst
     Some((true, read?))
 }
 
-/// The load, as in a plan.
-fn load(object: &mut Object<'_>, duration: Option<f64>, seed: Option<u64>) -> Option<(Value, Plan)> {
-    let Some(mut load) = object.take("load") else {
-        object.wrong("load", "is missing; must have settings of a plan: `profile`, `clients`, `arrivals`, …");
-        return None;
-    };
-    let Some(settings) = load.as_object_mut() else {
-        object.wrong("load", format!("must be an object with settings of a plan, got {}", shown(&load)));
-        return None;
-    };
-    for name in ["limiterUrl", "url", "duration", "seed", "startAt", "part", "thresholds"] {
-        if settings.contains_key(name) {
-            object.wrong(&format!("load.{name}"), "can't be set: it is the lab's");
-        }
-    }
-    let mut plan = load.clone();
-    (plan["limiterUrl"], plan["seed"]) = (NOWHERE.into(), seed?.into());
-    if plan.get("phases").is_none() {
-        plan["duration"] = duration?.into();
-    }
-    for (index, group) in plan["clients"].as_array().into_iter().flatten().enumerate() {
-        let is_polite = group.get("polite").is_some_and(|polite| *polite != Value::Bool(false));
-        for (field, is_set) in [("polite", is_polite), ("retry", group.get("retry").is_some())] {
-            if is_set {
-                let message = "is not supported here: requests that are sent again are in no schedule";
-                object.wrong(&format!("load.clients[{index}].{field}"), message);
-            }
-        }
-        if group.get("path").is_some() {
-            object.wrong(&format!("load.clients[{index}].path"), "can't be set: it is the lab's");
-        }
-    }
-    match Plan::read(with_addresses(plan.clone()).to_string().as_bytes()) {
-        Ok(read) => Some((plan, read)),
-        Err(invalid) => {
-            for problem in invalid.0 {
-                object.wrong(&format!("load.{}", problem.path), problem.message);
-            }
-            None
-        }
-    }
-}
-
 /// One of some words, the first of them if it is left out.
 fn word<T: Copy>(object: &mut Object<'_>, field: &'static str, words: &[(&str, T)]) -> Option<T> {
     let Some(text) = object.text(field) else { return words.first().map(|(_, usual)| *usual) };
@@ -383,16 +420,6 @@ fn word<T: Copy>(object: &mut Object<'_>, field: &'static str, words: &[(&str, T
         object.wrong(field, format!("must be one of {}, got {text:?}", allowed.join(", ")));
     }
     found
-}
-
-/// A plan whose clients have their own addresses, by which the gateway distinguishes them.
-fn with_addresses(mut plan: Value) -> Value {
-    for (index, group) in plan["clients"].as_array_mut().into_iter().flatten().enumerate() {
-        if let Some(group) = group.as_object_mut() {
-            group.entry("forwardedFor").or_insert_with(|| format!("10.{}.0.1", index + 1).into());
-        }
-    }
-    plan
 }
 
 /// Algorithms by their names.

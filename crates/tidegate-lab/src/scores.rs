@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::observation::{Row, count, ratio, seconds};
 use crate::pool_record::PoolRecord;
 use crate::run::{Outcome, Prediction};
-use crate::scenario::{Fault, Figure, Scenario};
+use crate::scenario::{Comparison, Fault, Figure, Scenario};
 
 /// How figures are computed, for readers of a report.
 pub const FORMULAS: [(&str, &str); 13] = [
@@ -52,7 +52,8 @@ pub const FORMULAS: [(&str, &str); 13] = [
     (
         "recovery",
         "the longest time from the end of a peak or a fault to the first second without target errors and with a p95 \
-         of at most twice the usual one (the median over seconds that are neither), or the objective if that is more",
+         of at most twice the usual one (the median over seconds that are neither), or the objective if that is more. \
+         With the gateway's own configuration it must also have 99 % good responses",
     ),
     (
         "stability at the peak",
@@ -70,6 +71,26 @@ pub(crate) const POOL_FORMULAS: [(&str, &str); 3] = [
         "the longest time from the end of a target's fault to the first second in which it has at least half of its \
          share, by weight, of the successful attempts",
     ),
+];
+
+/// The same for figures of policies, which only reports with the gateway's own configuration have.
+pub(crate) const POLICY_FORMULAS: [(&str, &str); 5] = [
+    (
+        "served",
+        "requests that got a good response ÷ requests; one that its client sends again is one request. Of all, or of a \
+         group of clients",
+    ),
+    (
+        "slowdown",
+        "a group's p99 of good responses and timeouts, of requests due while faults lasted ÷ of those due before the \
+         first fault",
+    ),
+    (
+        "amplification",
+        "requests that targets got ÷ requests that clients had; what clients or the gateway send again was one before",
+    ),
+    ("failed wait", "the mean time from when a request was due to its end, of those that failed or were rejected"),
+    ("open after", "the time from the start of the first fault until a circuit breaker opens"),
 ];
 
 /// The figures of a run; none where they make no sense.
@@ -111,8 +132,29 @@ pub struct Scores {
     pub spread: Option<f64>,
     /// Seconds from the end of a target's fault.
     pub load_back: Option<f64>,
+    /// Of all requests; only with the gateway's own configuration, as all that follow.
+    pub served: Option<f64>,
+    /// A multiple of the clients' requests.
+    pub amplification: Option<f64>,
+    /// Seconds, on average.
+    pub failed_wait: Option<f64>,
+    /// Seconds from the start of the first fault.
+    pub open_after: Option<f64>,
+    /// By group of clients.
+    pub groups: Vec<GroupScores>,
     /// Seconds.
     pub latency: Option<Latency>,
+}
+
+/// The figures of a group of clients.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupScores {
+    /// Its name.
+    pub name: String,
+    /// Of its requests.
+    pub served: Option<f64>,
+    /// A multiple of its own p99 before the first fault.
+    pub slowdown: Option<f64>,
 }
 
 /// How long good responses took, in seconds.
@@ -186,8 +228,8 @@ impl Scores {
             let rate = capacity.min(limit) * (1.0 - unlimited) + capacity * unlimited;
             allowed += offered.min(rate * seconds);
         }
-        if scenario.limit.is_per_client && outcome.judged.is_some() {
-            allowed = allowed.min(observation.allowed_each(scenario.limit.rate));
+        if scenario.is_limited_per_client() && outcome.judged.is_some() {
+            allowed = allowed.min(observation.allowed_each(scenario.rate()));
         }
         // A second is a fixed window's idea of a limit. What an exact limit admits, if less, is what could be admitted.
         if let Some(judged) = outcome.judged.filter(|judged| judged.admitted > 0) {
@@ -195,7 +237,9 @@ impl Scores {
             let unlimited = outcome.admitted_unlimited().min(all.admitted());
             allowed = allowed.min(exact * count(all.admitted() - unlimited) + count(unlimited));
         }
-        let share = |whole: f64| (whole > 0.0).then(|| (count(all.good) / whole).min(1.0));
+        // With several upstreams it is not known which of them could have served what.
+        let has_one = scenario.gateway.is_none();
+        let share = |whole: f64| (has_one && whole > 0.0).then(|| (count(all.good) / whole).min(1.0));
         let in_time = in_time(outcome, scenario.objective);
         let judged = outcome.judged.as_ref();
         let over_admitted = judged.map(|judged| ratio(judged.over, judged.admitted));
@@ -222,7 +266,23 @@ impl Scores {
             failed_attempts: outcome.targets.as_ref().map(PoolRecord::failed_attempts),
             spread: outcome.targets.as_ref().and_then(|targets| targets.spread(scenario)),
             load_back: outcome.targets.as_ref().and_then(|targets| targets.load_back(scenario)),
+            served: outcome.policies.and_then(|_| served(outcome)),
+            amplification: outcome.policies.and_then(|policies| of(policies.sent, observation.requests())),
+            failed_wait: outcome.policies.and_then(|_| observation.failed_wait()),
+            open_after: outcome.policies.and_then(|policies| open_after(scenario, policies.opened_at?)),
+            groups: outcome.policies.map_or_else(Vec::new, |_| groups(outcome)),
             latency: latency(outcome),
+        }
+    }
+
+    /// What a comparison compares.
+    pub fn compared(&self, comparison: &Comparison) -> Option<f64> {
+        let Some(name) = &comparison.group else { return self.figure(comparison.figure) };
+        let group = self.groups.iter().find(|group| group.name == *name)?;
+        match comparison.figure {
+            Figure::Served => group.served,
+            Figure::Slowdown => group.slowdown,
+            other => self.figure(other),
         }
     }
 
@@ -249,8 +309,35 @@ impl Scores {
             Figure::FailedAttempts => self.failed_attempts,
             Figure::Spread => self.spread,
             Figure::LoadBack => self.load_back,
+            Figure::Served => self.served,
+            // Only groups have it.
+            Figure::Slowdown => None,
+            Figure::Amplification => self.amplification,
+            Figure::FailedWait => self.failed_wait,
+            Figure::OpenAfter => self.open_after,
         }
     }
+}
+
+fn served(outcome: &Outcome) -> Option<f64> {
+    let (good, all) =
+        (outcome.observation.groups().iter().map(|group| group.good).sum(), outcome.observation.requests());
+    (all > 0).then(|| ratio(good, all))
+}
+
+fn groups(outcome: &Outcome) -> Vec<GroupScores> {
+    let groups = outcome.observation.groups().iter();
+    let scores = groups.map(|group| GroupScores {
+        name: group.name.clone(),
+        served: group.served(),
+        slowdown: group.slowdown(),
+    });
+    scores.collect()
+}
+
+fn open_after(scenario: &Scenario, opened_at: f64) -> Option<f64> {
+    let first = scenario.faults.iter().map(|fault| fault.at).min()?.as_secs_f64();
+    (opened_at >= first).then_some(opened_at - first)
 }
 
 fn latency(outcome: &Outcome) -> Option<Latency> {
@@ -282,7 +369,7 @@ const PEAK: f64 = 1.2;
 
 /// Whether more is offered in a second than the operator's limit. Where each client has its own limit, no sum shows it.
 fn is_peak(scenario: &Scenario, row: &Row, step: u64) -> bool {
-    scenario.limit.shared_rate().is_some_and(|rate| count(row.all().offered) > PEAK * rate * count(step))
+    scenario.shared_rate().is_some_and(|rate| count(row.all().offered) > PEAK * rate * count(step))
 }
 
 /// Times in which more was offered than the operator's limit.
@@ -321,6 +408,10 @@ fn predicted(predictions: &[Prediction], second: f64) -> Option<f64> {
     (second <= before.at + before.valid_for).then_some(before.highest)
 }
 
+/// With the gateway's own configuration, an ordinary second also has this share of good responses: a breaker that
+/// rejects everything is no recovery.
+const WELL_SERVED: f64 = 0.99;
+
 /// From the end of each peak and fault to an ordinary second, the longest.
 fn recovery(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
     let (rows, step) = (outcome.observation.whole_rows(), outcome.observation.step);
@@ -334,7 +425,10 @@ fn recovery(scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
     usual.sort_by(f64::total_cmp);
     let usual = usual.get(usual.len() / 2).copied().unwrap_or(0.0);
     let bound = (2.0 * usual).max(scenario.objective.as_secs_f64());
-    let is_well = |row: &Row| row.all().target_errors == 0 && row.latency(95.0).is_none_or(|p95| p95 <= bound);
+    let has_policies = scenario.gateway.is_some();
+    let is_served = |row: &Row| !has_policies || count(row.all().good) >= WELL_SERVED * count(row.all().offered);
+    let is_well =
+        |row: &Row| row.all().target_errors == 0 && is_served(row) && row.latency(95.0).is_none_or(|p95| p95 <= bound);
     let ends = (1..rows.len()).filter(|index| is_quiet(*index) && !is_quiet(*index - 1));
     let took = ends.map(|end| {
         // Until it is well, or the next peak or fault begins: it was not well for at least so long.

@@ -1,17 +1,22 @@
 //! A run in simulated time: the load generator's schedule, the gateway's limits, the target's station, and no clock.
 
-mod attempts;
 mod events;
+mod interaction;
 mod limit;
 mod outage;
+mod passage;
+mod passages;
 mod pilot;
 mod pool;
 mod simulated_target;
+mod site;
+mod steps;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use tidegate_load::{Assignment, Cause, End, Sample};
+use tidegate_load::{Assignment, Cause, End, Observed, Sample};
+use tidegate_policy::Timestamp;
 
 use crate::observation::Observation;
 use crate::oracle::Oracle;
@@ -22,8 +27,8 @@ use events::{Events, Occurrence};
 use limit::Limit;
 use outage::Outages;
 use pilot::Pilot;
-use pool::Pool;
 use simulated_target::SimulatedTarget;
+use site::Site;
 
 /// When every simulated run begins: at the start of a day, so that windows of any usual length begin with it.
 pub(crate) const START: u64 = 1_699_920_000 * SECOND;
@@ -36,7 +41,9 @@ pub fn simulate(scenario: &Scenario, variant: Variant) -> Outcome {
     for (number, due) in scenario.plan.times.all().enumerate() {
         let now = nanos(due);
         run.advance(now);
-        run.arrive(now, assignment.client(number as u64));
+        let number = number as u64;
+        let (group, client) = assignment.client(number);
+        run.arrive(now, Job::new(number, group, client, now));
     }
     run.finish()
 }
@@ -47,22 +54,33 @@ pub(crate) struct Job {
     group: usize,
     client: u64,
     intended: u64,
+    /// Its number among all of the load.
+    number: u64,
+    /// How often its client has sent it before.
+    retries: u32,
     /// Whether it is one of those that fail, and how.
     fails: Option<u16>,
     /// Whether it has a worker.
     is_served: bool,
     /// The index of the target that it was sent to.
     target: usize,
-    /// The number of its attempt, where there is a pool of targets.
+    /// The number of its attempt, where there are several targets.
     attempt: u64,
+}
+
+impl Job {
+    /// A request that a client sends for the first time.
+    fn new(number: u64, group: usize, client: u64, intended: u64) -> Self {
+        Self { group, client, intended, number, retries: 0, fails: None, is_served: false, target: 0, attempt: 0 }
+    }
 }
 
 struct Simulation<'a> {
     scenario: &'a Scenario,
     limit: Option<Limit>,
     targets: Vec<SimulatedTarget>,
-    /// The gateway's view of several targets.
-    pool: Option<Pool>,
+    /// The gateway before several targets, or with its own configuration.
+    site: Option<Site>,
     events: Events,
     outages: Outages,
     pilot: Option<Pilot>,
@@ -86,22 +104,25 @@ impl<'a> Simulation<'a> {
             events.push(nanos(fault.at), Occurrence::FaultBegins(index));
             events.push(nanos(fault.until), Occurrence::FaultEnds(index));
         }
-        let pool = Pool::new(scenario, variant);
-        if pool.as_ref().is_some_and(Pool::has_checks) {
-            events.push(0, Occurrence::ChecksBegin);
+        let site = Site::new(scenario, variant);
+        for (upstream, pool) in site.iter().flat_map(|site| site.pools.iter().enumerate()) {
+            if pool.check.is_some() {
+                events.push(0, Occurrence::ChecksBegin { upstream });
+            }
         }
+        let spans = scenario.faults.iter().map(|fault| fault.at..fault.until).collect();
         let targets = scenario.targets.iter().enumerate();
         Self {
             scenario,
             targets: targets.map(|(index, model)| SimulatedTarget::new(model, scenario.seed, index)).collect(),
-            pool,
+            site,
             events,
             outages: Outages::new(scenario, limit.is_some()),
             pilot,
             gateway_delay: 0,
-            observation: Observation::new(scenario.duration(), &scenario.plan.clients),
-            oracle: Oracle::new(scenario.limit.window),
-            levels: Levels::new(limit.as_ref().and_then(|_| scenario.limit.shared_rate())),
+            observation: Observation::new(scenario.duration(), &scenario.plan.clients).with_faults(spans),
+            oracle: Oracle::new(scenario.window()),
+            levels: Levels::new(limit.as_ref().and_then(|_| scenario.shared_rate())),
             recorded: Vec::new(),
             next_second: SECOND,
             wakes_at: None,
@@ -121,6 +142,7 @@ impl<'a> Simulation<'a> {
                 self.next_second += SECOND;
             } else if let Some((at, what)) = self.events.pop() {
                 self.happen(at, what);
+                self.settle_site(at);
             }
         }
     }
@@ -131,10 +153,12 @@ impl<'a> Simulation<'a> {
             Occurrence::Served(job) => self.served(now, job),
             Occurrence::GivesUp => self.give_up(now),
             Occurrence::Deadline { attempt } => self.deadline(now, attempt),
-            Occurrence::ChecksBegin => self.begin_checks(now),
-            Occurrence::Checked { target, passed } => {
-                if let Some(pool) = &self.pool {
-                    pool.checked(now, target, passed);
+            Occurrence::Again(job) => self.arrive(now, job),
+            Occurrence::GoesOn { passage, wait } => self.wake(now, passage, wait),
+            Occurrence::ChecksBegin { upstream } => self.begin_checks(now, upstream),
+            Occurrence::Checked { upstream, endpoint, passed } => {
+                if let Some(site) = &self.site {
+                    site.pools[upstream].checked(endpoint, passed, at(now));
                 }
             }
             Occurrence::FaultBegins(index) => self.fault(now, index, true),
@@ -155,18 +179,17 @@ impl<'a> Simulation<'a> {
     }
 
     /// A request comes to the gateway.
-    fn arrive(&mut self, now: u64, who: (usize, u64)) {
-        let job =
-            Job { group: who.0, client: who.1, intended: now, fails: None, is_served: false, target: 0, attempt: 0 };
-        let decision = self.decide(now, who);
+    fn arrive(&mut self, now: u64, job: Job) {
+        let decision = self.decide(now, (job.group, job.client));
         if let Some(pilot) = &mut self.pilot {
             pilot.decided(decision.is_some());
         }
         match decision {
             Some(0) => self.send(now, job),
             Some(wait) => self.events.push(now + wait, Occurrence::Leaves(job)),
-            None => self.end(now, &job, End::Responded(429)),
+            None => self.end(now, &job, End::Responded(429), true),
         }
+        self.settle_site(now);
     }
 
     /// How long the request waits before it is sent on; none if it is rejected.
@@ -235,8 +258,8 @@ impl<'a> Simulation<'a> {
         let hangs = target.hangs();
         if hangs {
             target.stuck.push(job);
-            // Attempts of a pool have deadlines anyway.
-            if self.pool.is_none() {
+            // Attempts have deadlines anyway.
+            if self.site.is_none() {
                 let gives_up = job.intended + nanos(self.scenario.plan.request.timeout);
                 self.events.push(gives_up.max(now), Occurrence::GivesUp);
             }
@@ -251,7 +274,7 @@ impl<'a> Simulation<'a> {
         let timeout = nanos(self.scenario.plan.request.timeout);
         for index in 0..self.targets.len() {
             for job in self.targets[index].take_stuck(|job| job.intended + timeout <= now) {
-                self.end(now, &job, End::Failed(Cause::TimedOut));
+                self.end(now, &job, End::Failed(Cause::TimedOut), false);
                 if job.is_served {
                     self.finish_service(now, index);
                 }
@@ -269,10 +292,11 @@ impl<'a> Simulation<'a> {
     /// The target has responded.
     fn respond(&mut self, now: u64, job: &Job) {
         let status = job.fails.unwrap_or(200);
-        if let Some(pool) = &mut self.pool {
-            pool.responded(now, job.attempt, status);
+        if self.site.is_some() {
+            self.responded(now, job.attempt, status);
+        } else {
+            self.settle(now, job, status);
         }
-        self.settle(now, job, status);
     }
 
     /// The gateway has a response for its client.
@@ -280,19 +304,20 @@ impl<'a> Simulation<'a> {
         if let Some(pilot) = &mut self.pilot {
             pilot.responded(now - job.intended, status >= 500);
         }
-        self.end(now, job, End::Responded(status));
+        self.end(now, job, End::Responded(status), false);
     }
 
     /// The gateway sends a response, which may be delayed on its way. A client that has waited for too long is gone.
-    fn end(&mut self, now: u64, job: &Job, end: End) {
+    fn end(&mut self, now: u64, job: &Job, end: End, is_rejected: bool) {
         let timeout = nanos(self.scenario.plan.request.timeout);
         let took = (now + self.gateway_delay).saturating_sub(job.intended);
         let end = if took > timeout { End::Failed(Cause::TimedOut) } else { end };
         let intended = Duration::from_nanos(job.intended);
         let finished = intended + Duration::from_nanos(took.min(timeout));
-        self.observation.note(&Sample { group: job.group, intended, sent: intended, finished, end }, job.client);
-        let is_rejected = end == End::Responded(429);
-        self.outages.note(job.intended, is_rejected);
+        let sample = Sample { group: job.group, intended, sent: intended, finished, end };
+        self.observation.note(&Observed { sample, client: job.client, retries: job.retries, is_rejected });
+        self.outages.note(job.intended, end == End::Responded(429));
+        self.come_back(job, end, nanos(finished));
     }
 
     fn fault(&mut self, now: u64, index: usize, begins: bool) {
@@ -314,6 +339,12 @@ impl<'a> Simulation<'a> {
                     }
                 }
             }
+            FaultKind::Faulty(target, faults) => {
+                self.targets[target].faults = if begins { faults } else { Faults::default() };
+                if !begins {
+                    self.end_hang(now, target);
+                }
+            }
             FaultKind::Kill(target) => self.kill(now, target, begins),
             FaultKind::Freeze(target) => {
                 self.targets[target].is_frozen = begins;
@@ -324,7 +355,7 @@ impl<'a> Simulation<'a> {
             FaultKind::Slow(target, factor) => self.targets[target].slowness = if begins { factor } else { 1.0 },
             FaultKind::GatewaySlow(delay) => self.gateway_delay = if begins { nanos(delay) } else { 0 },
         }
-        self.record(now, EventKind::Fault, fault.kind.event(begins));
+        self.record(now, EventKind::Fault, fault.kind.event(begins, &self.scenario.target_names));
     }
 
     /// A second is over.
@@ -336,7 +367,7 @@ impl<'a> Simulation<'a> {
         let busy: usize = self.targets.iter().map(|target| target.station.busy()).sum();
         let waiting: usize = self.targets.iter().map(|target| target.station.waiting()).sum();
         self.levels.seen(Some(busy as u64), Some(waiting as u64));
-        for change in self.pool.as_mut().map(|pool| pool.second(now)).unwrap_or_default() {
+        for change in self.site.as_mut().map(|site| site.second(now)).unwrap_or_default() {
             self.record(now, EventKind::Endpoint, change);
         }
         self.steer(now);
@@ -369,21 +400,28 @@ impl<'a> Simulation<'a> {
         // What is under way ends after the load, in seconds that are not reported.
         while let Some((at, what)) = self.events.pop() {
             match what {
-                Occurrence::Leaves(_) | Occurrence::Served(_) | Occurrence::GivesUp | Occurrence::Deadline { .. } => {
+                Occurrence::Leaves(_)
+                | Occurrence::Again(_)
+                | Occurrence::GoesOn { .. }
+                | Occurrence::Served(_)
+                | Occurrence::GivesUp
+                | Occurrence::Deadline { .. } => {
                     self.happen(at, what);
+                    self.settle_site(at);
                 }
                 Occurrence::FaultBegins(_)
                 | Occurrence::FaultEnds(_)
                 | Occurrence::RedisIsAway
                 | Occurrence::RedisIsBack { .. }
                 | Occurrence::Pilot
-                | Occurrence::ChecksBegin
+                | Occurrence::ChecksBegin { .. }
                 | Occurrence::Checked { .. } => {}
             }
         }
         let predictions = self.pilot.map(Pilot::into_predictions).unwrap_or_default();
         let levels = self.levels.finished(length, self.observation.step as usize);
         let (outage, exempt) = self.outages.found(self.scenario.duration());
+        let (targets, policies) = self.site.map(Site::into_records).unzip();
         Outcome {
             observation: self.observation,
             judged: self.limit.map(|_| self.oracle.found),
@@ -392,7 +430,8 @@ impl<'a> Simulation<'a> {
             outage,
             exempt,
             predictions,
-            targets: self.pool.map(Pool::into_record),
+            targets,
+            policies: policies.flatten(),
             gateway: None,
         }
     }
@@ -400,4 +439,9 @@ impl<'a> Simulation<'a> {
 
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A time of the simulation, for the objects of a gateway.
+pub(crate) fn at(now: u64) -> Timestamp {
+    Timestamp::from_nanos(START + now)
 }

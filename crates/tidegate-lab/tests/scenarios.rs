@@ -18,7 +18,7 @@ fn small(more: &str) -> Scenario {
 }
 
 fn of(algorithm: Algorithm) -> Variant {
-    Variant { algorithm: Some(algorithm), adaptation: false }
+    Variant { algorithm: Some(algorithm), adaptation: false, gateway: None }
 }
 
 fn report(seed: Option<u64>) -> Report {
@@ -42,9 +42,10 @@ fn report_of(scenarios: &[(&str, &str)], seed: Option<u64>) -> Report {
 fn every_expectation_of_the_scenarios_holds_in_simulated_time() {
     for report in [report(None), report_of(&DEMO, None)] {
         for (scenario, run) in report.runs() {
-            let id = run.variant.id(&scenario.name);
+            let id = run.variant.id(scenario);
             assert_eq!(run.status(), Status::Passed, "{id}: {:?}", run.expectations);
-            assert!(run.variant.algorithm.is_none() || !run.expectations.is_empty(), "{id} expects nothing");
+            let is_baseline = run.variant.algorithm.is_none() && run.variant.gateway.is_none();
+            assert!(is_baseline || !run.expectations.is_empty(), "{id} expects nothing");
         }
         assert!(report.is_passed());
     }
@@ -79,11 +80,14 @@ fn nothing_is_lost_and_nothing_counted_twice() {
         for variant in Variant::all(&scenario) {
             let outcome = simulate(&scenario, variant);
             let all = outcome.observation.total().all();
-            let id = variant.id(name);
-            assert_eq!(all.offered, due, "{id}");
+            let id = variant.id(&scenario);
+            assert_eq!(outcome.observation.requests(), due, "{id}");
             assert_eq!(all.admitted(), all.good + all.target_errors + all.errors, "{id}");
             let rows = outcome.observation.rows.iter().map(|row| row.all().offered).sum::<u64>();
-            assert_eq!(rows, due, "{id}");
+            assert_eq!(rows, all.offered, "{id}");
+            // What clients send again comes on top.
+            let comes_back = scenario.plan.clients.iter().any(|group| group.comeback.is_some());
+            assert!(all.offered == due || comes_back && all.offered > due, "{id}: {} of {due}", all.offered);
             assert_eq!(outcome.levels.limit.len(), outcome.observation.rows.len(), "{id}");
         }
     }
@@ -110,7 +114,7 @@ fn each_algorithm_admits_what_its_definition_says() {
 #[test]
 fn without_a_limit_the_target_is_overloaded() {
     let scenario = Scenario::read("flood", &SMALL.replace("rps: 300", "rps: 800")).expect("it is good");
-    let outcome = simulate(&scenario, Variant { algorithm: None, adaptation: false });
+    let outcome = simulate(&scenario, Variant { algorithm: None, adaptation: false, gateway: None });
     let scores = Scores::of(&scenario, &outcome);
     assert!((0.45..0.5).contains(&scores.target_errors), "{scores:?}");
     // A full queue is 64 services of 5 ms long, by two workers.
@@ -175,7 +179,7 @@ load: {profile: {type: burst, params: {baseRps: 80, spikeRps: 300, spikeDuration
 ";
     let adapted = |more: &str| {
         let scenario = Scenario::read("spikes", &format!("{spikes}{more}")).unwrap_or_else(|error| panic!("{error}"));
-        simulate(&scenario, Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: true })
+        simulate(&scenario, Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: true, gateway: None })
     };
     let (always, restarted) = (adapted(""), adapted("faults: [{at: 30, for: 2, what: forecaster_killed}]\n"));
     // The spike from 38 s on is foreseen by a forecaster that remembers those before.
@@ -204,7 +208,8 @@ fn a_slow_gateway_is_slow_and_nothing_more() {
 fn no_second_has_more_than_the_limit_that_is_reported_for_it() {
     let (name, text) = SCENARIOS[1];
     let scenario = Scenario::read(name, text).expect("it is good");
-    let outcome = simulate(&scenario, Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: true });
+    let outcome =
+        simulate(&scenario, Variant { algorithm: Some(Algorithm::FixedWindow), adaptation: true, gateway: None });
     let limits: Vec<f64> = outcome.levels.limit.iter().flatten().copied().collect();
     let first = limits.iter().position(|limit| *limit > 201.0).expect("it is raised");
     for (second, row) in outcome.observation.rows.iter().enumerate().take(first + 1) {
@@ -217,7 +222,7 @@ fn no_second_has_more_than_the_limit_that_is_reported_for_it() {
 fn quotas_are_whole_where_they_should_be() {
     let scenario =
         Scenario::read("q", &SMALL.replace("rate: 100, window: 1", "rate: 4.35, window: 100")).expect("good");
-    assert_eq!(scenario.limit.quota(), 435.0);
+    assert_eq!(scenario.limit.expect("a limit").quota(), 435.0);
 }
 
 /// Half a second at the end is neither a peak nor a collapse.
@@ -382,7 +387,10 @@ fn what_is_wrong_with_a_scenario_is_reported_with_its_path() {
             "faults[0]",
         ),
         ("rate: 100,", "rate: 100, key: client,", "adaptation", "global"),
-        ("load: {", "load: {clients: [{polite: true}], ", "load.clients[0].polite", "schedule"),
+        ("load: {", "load: {clients: [{polite: true}], ", "load.clients[0].polite", "Retry-After"),
+        ("duration: 5", "duration: 5\nvariants: {a: {}}", "variants", "needs `gateway`"),
+        ("load: {", "load: {clients: [{retry: {}}], ", "load.clients[0].retry", "needs `gateway`"),
+        ("load: {", "load: {clients: [{path: /x}], ", "load.clients[0].path", "needs `gateway`"),
         ("duration: 5", "duration: 5\nexpect: [refused ~ 5]", "expect[0]", "`<`"),
         (
             "duration: 5",

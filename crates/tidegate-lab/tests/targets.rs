@@ -12,7 +12,7 @@ limit: {rate: 1000, window: 1, burst: 1000}
 load: {profile: {type: constant, params: {rps: 200}}}
 ";
 
-const LIMITED: Variant = Variant { algorithm: Some(Algorithm::TokenBucket), adaptation: false };
+const LIMITED: Variant = Variant { algorithm: Some(Algorithm::TokenBucket), adaptation: false, gateway: None };
 
 fn read(more: &str) -> Scenario {
     Scenario::read("pool", &format!("{SMALL}{more}")).unwrap_or_else(|error| panic!("{error}"))
@@ -155,7 +155,7 @@ fn checks_notice_what_they_look_at() {
 fn the_baseline_may_have_a_pool_of_its_own() {
     let scenario = read("targets: 2\nbaseline: {upstream: {balance: round_robin}}\n");
     assert_eq!(Variant::all(&scenario).first().map(|variant| variant.algorithm), Some(None));
-    let baseline = simulate(&scenario, Variant { algorithm: None, adaptation: false });
+    let baseline = simulate(&scenario, Variant { algorithm: None, adaptation: false, gateway: None });
     let requests = requests(&scenario, &baseline);
     assert!(requests[0].abs_diff(requests[1]) <= 1, "in turn: {requests:?}");
 }

@@ -29,14 +29,15 @@ use crate::{has_colours, print};
 use ports::Ports;
 use view::View;
 
-/// See it work: all services in this process, four scenarios in two minutes, and a report
+/// See it work: all services in this process, five scenarios in three minutes, and a report
 ///
 /// A target, the gateway before it, a forecaster and a load generator are started on the loopback, at ports 8081, 8082,
 /// 8090 and 8080; where one is taken, another port is used and printed. Nothing else is needed: limits are kept
 /// in memory, and where a scenario asks for Redis a stand-in for it that can hang.
 ///
 /// normal: a load below the limit · spikes: without adaptation, and with limits that are raised before a spike comes ·
-/// attack: without a limit, and with one · outage: the store hangs, then the forecaster dies.
+/// attack: without a limit, and with one · outage: the store hangs, then the forecaster dies · provider: a service
+/// behind the gateway dies, with a circuit breaker and without.
 ///
 /// On a terminal what flows and what is rejected is drawn while it happens; elsewhere it is printed as lines.
 /// report.html and report.json have all of it afterwards. With --keep everything is left running on the same ports, to

@@ -1,5 +1,5 @@
 /** The runs of one scenario side by side, sorted by any column. The best of a column has a star, not only a colour. */
-import type { Run, Scenario } from "./data";
+import { isBaseline, type Run, type Scenario } from "./data";
 import { el, scrolling, spoken, type Child } from "./dom";
 import * as format from "./format";
 import type { Num } from "./json";
@@ -28,7 +28,24 @@ export const COLUMNS: readonly Column[] = [
   { key: "p95", name: "p95", about: "latency that 95 % of the requests stay below", value: (run) => run.scores.latency.p95, show: format.duration, better: "low" },
   { key: "targetErrorShare", name: "Target errors", about: "share of the requests at the target that ended in an error", value: (run) => run.scores.targetErrorShare, show: format.percent, better: "low" },
   { key: "recoverySeconds", name: "Recovery", about: "time from the end of a peak or fault until all is as before", value: (run) => run.scores.recoverySeconds, show: format.duration, better: "low" },
+  { key: "served", name: "Served", about: "share of the clients' requests that got a good response in the end", value: (run) => run.scores.served, show: format.percent, better: "high" },
+  { key: "amplification", name: "Amplification", about: "requests that targets got, as a multiple of those that clients had", value: (run) => run.scores.amplification, show: format.times, better: "low" },
+  { key: "failedWaitSeconds", name: "Wait of failed", about: "how long clients waited for what failed or was rejected, on average", value: (run) => run.scores.failedWaitSeconds, show: format.duration, better: "low" },
 ];
+
+/** What of each group's requests was served, where there are several groups. */
+function ofGroups(scenario: Scenario): Column[] {
+  const names = [...new Set(scenario.runs.flatMap((run) => run.groups.map((group) => group.name)))];
+  if (names.length < 2) return [];
+  return names.map((name) => ({
+    key: `served-${name}`,
+    name: `${format.sentence(format.clip(name, 30))} served`,
+    about: `share of the requests of ${name} that got a good response in the end`,
+    value: (run) => run.groups.find((group) => group.name === name)?.served ?? null,
+    show: format.percent,
+    better: "high",
+  }));
+}
 
 /** Why a run may have admitted more than its limit and have nothing over-admitted. */
 const EXEMPT = "some seconds are not scored, since nothing is limited then by design; a run's notes and its charts say which";
@@ -39,7 +56,7 @@ const [FULL, SOME] = [0.995, 0.005];
 type Sort = { key: string; descending: boolean };
 
 export function comparison(scenario: Scenario): Child {
-  const columns = COLUMNS.filter((column) => scenario.runs.some((run) => column.value(run) !== null));
+  const columns = [...COLUMNS, ...ofGroups(scenario)].filter((column) => scenario.runs.some((run) => column.value(run) !== null));
   const stars = new Map(columns.map((column) => [column.key, best(column, scenario.runs)]));
   const widest = Math.max(1, ...scenario.runs.map((run) => (run.algorithm === null ? 0 : (run.scores.worstWindow ?? 0))));
   const rows = scenario.runs.map((run) => ({ run, element: row(run, columns, stars, widest) }));
@@ -74,7 +91,7 @@ export function comparison(scenario: Scenario): Child {
       el(
         "tr",
         {},
-        head("run", "Run", "algorithm, and whether its limit follows the forecast", (run) => format.runName(run), false, false),
+        head("run", "Run", "algorithm, and whether its limit follows the forecast; or the gateway's configuration", (run) => format.runName(run), false, false),
         head("status", "Status", "whether it met its expectations", (run) => WORDS[run.status], false, false),
         columns.map((column) => head(column.key, column.name, column.about, column.value, column.better === "high", true)),
       ),
@@ -107,7 +124,7 @@ function row(run: Run, columns: Column[], stars: Map<string, string | null>, wid
   };
   return el(
     "tr",
-    { class: `${run.status} ${run.algorithm === null ? "baseline" : ""}`, "data-run": run.id },
+    { class: `${run.status} ${isBaseline(run) ? "baseline" : ""}`, "data-run": run.id },
     el(
       "th",
       { scope: "row" },
@@ -120,7 +137,7 @@ function row(run: Run, columns: Column[], stars: Map<string, string | null>, wid
 }
 
 /** Whether a run may be the best of its scenario: it limits, and it proves something. */
-const stands = (run: Run): boolean => run.algorithm !== null && (run.status === "passed" || run.status === "failed");
+const stands = (run: Run): boolean => !isBaseline(run) && (run.status === "passed" || run.status === "failed");
 
 /** The best value of a column as it is shown, if it sets a few runs apart from the others. */
 function best(column: Column, runs: Run[]): string | null {

@@ -52,6 +52,9 @@ export interface Fault {
   label: string;
 }
 
+/** Whether a run shows what happens without any limit. */
+export const isBaseline = (run: Run): boolean => run.algorithm === null && run.variant === null;
+
 /** A time of a run that is not scored, since nothing is limited then by design. */
 export interface Exempt {
   from: number;
@@ -63,9 +66,13 @@ export interface Run {
   /** Unique in the page, fit for an element's id. */
   anchor: string;
   id: string;
-  /** Null is the baseline, without any limit. */
+  /** Null is the baseline, without any limit, and a run with the gateway's own configuration. */
   algorithm: string | null;
   adaptation: boolean;
+  /** The name of the gateway's configuration, where the scenario has its own. */
+  variant: string | null;
+  /** By group of clients, where the scenario has the gateway's own configuration. */
+  groups: { name: string; served: Num; slowdown: Num }[];
   numbers: string;
   status: Status;
   reason: string | null;
@@ -83,6 +90,7 @@ export interface Run {
 const SCORES = [
   "protection", "goodput", "worstWindow", "overAdmitted", "underAdmitted", "fairness", "refusedShare", "refusedHonest",
   "refusedAttackers", "targetErrorShare", "recoverySeconds", "peakStability", "refusedInOutage", "limitingBackSeconds",
+  "served", "amplification", "failedWaitSeconds", "openAfterSeconds",
 ] as const;
 const LATENCIES = ["mean", "p50", "p90", "p95", "p99", "p999", "max"] as const;
 export type Scores = Record<(typeof SCORES)[number], Num> & { latency: Record<(typeof LATENCIES)[number], Num> };
@@ -179,6 +187,8 @@ function readRun(raw: Raw, unique: (name: string) => string): Run {
     id,
     algorithm: optional(raw.algorithm),
     adaptation: raw.adaptation === true,
+    variant: optional(raw.variant),
+    groups: objects(raw.groups).map((group) => ({ name: text(group.name), served: num(group.served), slowdown: num(group.slowdown) })),
     numbers: text(raw.numbers),
     status,
     reason: optional(raw.reason),

@@ -125,8 +125,12 @@ export function algorithm(name: string | null): string {
   return (Object.hasOwn(ALGORITHMS, name) && ALGORITHMS[name]) || sentence(name.replaceAll("_", " "));
 }
 
+/** `without-budget` becomes `Without budget`. */
+export const variant = (name: string): string => sentence(name.replaceAll("-", " "));
+
 /** How a run is called within its scenario. */
-export function runName(run: { algorithm: string | null; adaptation: boolean }): string {
+export function runName(run: { algorithm: string | null; adaptation: boolean; variant: string | null }): string {
+  if (run.variant !== null) return variant(run.variant);
   if (run.algorithm === null) return "No limit (baseline)";
   return `${algorithm(run.algorithm)}, adaptation ${run.adaptation ? "on" : "off"}`;
 }

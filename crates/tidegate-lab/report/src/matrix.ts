@@ -6,12 +6,31 @@ import { sign, WORDS } from "./status";
 
 /** The algorithms of a report in the order of their first run, the baseline last. */
 export function algorithms(report: Report): (string | null)[] {
-  const seen = new Set(report.scenarios.flatMap((scenario) => scenario.runs.map((run) => run.algorithm)));
+  const seen = new Set(report.scenarios.flatMap((scenario) => scenario.runs.filter((run) => run.variant === null).map((run) => run.algorithm)));
   return [...[...seen].filter((name) => name !== null), ...(seen.has(null) ? [null] : [])];
 }
 
-export function matrix(report: Report): HTMLElement {
-  const { scenarios } = report;
+/** Scenarios with the gateway's own configuration: what of its requests each run served. */
+export function configurations(report: Report): HTMLElement | null {
+  const rows = report.scenarios.flatMap((scenario) => {
+    const runs = scenario.runs.filter((run) => run.variant !== null);
+    if (runs.length === 0) return [];
+    const cells = el("td", {}, runs.map((run) => el("div", {}, el("span", {}, format.runName(run)), link(run, scenario.title))));
+    return [el("tr", {}, el("th", { scope: "row" }, el("a", { href: `#${scenario.anchor}` }, scenario.name || scenario.title)), cells)];
+  });
+  if (rows.length === 0) return null;
+  return el(
+    "section",
+    { "aria-labelledby": "configurations" },
+    el("h2", { id: "configurations" }, "Policies"),
+    el("p", { class: "lead" }, "The share of requests that got a good response, with the policies as they are written and with parts of them changed. A cell leads to its run."),
+    scrolling("Policies", el("table", { class: "configurations" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Scenario"), el("th", { scope: "col" }, "Served"))), el("tbody", {}, rows))),
+  );
+}
+
+export function matrix(report: Report): HTMLElement | null {
+  const scenarios = report.scenarios.filter((scenario) => scenario.runs.length === 0 || scenario.runs.some((run) => run.variant === null));
+  if (scenarios.length === 0 && report.scenarios.length > 0) return null;
   const corner = el("th", { scope: "col", rowspan: 2 }, "Algorithm");
   const names = scenarios.map((scenario) => el("th", { scope: "colgroup", colspan: 2 }, el("a", { href: `#${scenario.anchor}` }, scenario.name || scenario.title)));
   const modes = scenarios.flatMap(() => ["off", "on"].map((mode) => el("th", { scope: "col", class: mode }, spoken("adaptation "), mode)));
@@ -42,8 +61,10 @@ function cell(runs: Run[], scenario: string, colspan: number): HTMLElement {
 }
 
 function link(run: Run, scenario: string): Child {
-  const { protection } = run.scores;
-  const share = protection === null ? 0 : Math.min(1, Math.max(0, protection / 100));
+  const { protection, served } = run.scores;
+  const portion = run.variant === null ? protection && protection / 100 : served;
+  const share = portion === null ? 0 : Math.min(1, Math.max(0, portion));
+  const score = run.variant === null ? format.figure(protection) : format.percent(served);
   return el(
     "a",
     {
@@ -54,7 +75,7 @@ function link(run: Run, scenario: string): Child {
       "--share": share,
     },
     sign(run.status),
-    el("span", { class: "score" }, run.status === "skipped" && protection === null ? WORDS.skipped : format.figure(protection)),
+    el("span", { class: "score" }, run.status === "skipped" && portion === null ? WORDS.skipped : score),
     spoken(`, ${WORDS[run.status]}`),
   );
 }

@@ -2,7 +2,7 @@
 import { contents } from "./contents";
 import { FORMAT, type Report, type Run } from "./data";
 import { el } from "./dom";
-import { matrix } from "./matrix";
+import { configurations, matrix } from "./matrix";
 import type { Page } from "./page";
 import { reading } from "./reading";
 import { scenarioView } from "./scenario";
@@ -12,20 +12,21 @@ import { windows } from "./windows";
 export function reportPage(report: Report): Page {
   const views = report.scenarios.map((scenario) => ({ scenario, view: scenarioView(scenario) }));
   const places = new Map(views.flatMap(({ scenario, view }) => scenario.runs.map((run) => [run.anchor, { view, run }] as const)));
-  const worst = windows(report);
+  const [all, policies, worst] = [matrix(report), configurations(report), windows(report)];
   const bad = (runs: Run[]) => runs.filter((run) => run.status === "failed" || run.status === "invalid").length;
   return {
     title: `Tidegate lab: ${sentence(report)}`,
     header: header(report),
     contents: contents([
-      ...(report.scenarios.length > 0 ? [{ anchor: "matrix", name: "All runs" }] : []),
+      ...(all && report.scenarios.length > 0 ? [{ anchor: "matrix", name: "All runs" }] : []),
+      ...(policies ? [{ anchor: "configurations", name: "Policies" }] : []),
       ...(worst ? [{ anchor: "windows", name: "Worst windows" }] : []),
       ...report.scenarios.map((scenario) => ({ anchor: scenario.anchor, name: scenario.name || scenario.title, bad: bad(scenario.runs) })),
       { anchor: "reading", name: "Reading the figures" },
     ]),
     sections: [
       report.format !== FORMAT && el("p", { class: "warning" }, `The data’s format is “${report.format}”; this page was made for “${FORMAT}” and may show them wrongly.`),
-      report.scenarios.length === 0 ? el("p", { class: "lead" }, "The report has no scenarios.") : [matrix(report), worst],
+      report.scenarios.length === 0 ? el("p", { class: "lead" }, "The report has no scenarios.") : [all, policies, worst],
       views.map(({ view }) => view.element),
       reading(report),
     ],

@@ -84,6 +84,16 @@ function figures(run: Run): HTMLElement {
       ["refused in the outage", format.percent(scores.refusedInOutage)],
       ["limiting again after", format.duration(scores.limitingBackSeconds)],
     ]),
+    group("Policies", [
+      ["served", format.percent(scores.served)],
+      ["amplification", format.times(scores.amplification)],
+      ["wait of what failed", format.duration(scores.failedWaitSeconds)],
+      ["breaker opens after", format.duration(scores.openAfterSeconds)],
+      ...run.groups.flatMap((one): [string, string][] => [
+        [`${format.clip(one.name, 30)}: served`, format.percent(one.served)],
+        [`${format.clip(one.name, 30)}: p99 in faults`, format.times(one.slowdown)],
+      ]),
+    ]),
     gateway &&
       group("Gateway", [
         ["CPU", format.duration(gateway.cpuSeconds)],

@@ -1,7 +1,7 @@
 /** A scenario: what it is, its runs compared, and one of them in full. */
 import type { View } from "./charts";
 import { comparison } from "./comparison";
-import type { Run, Scenario, Status } from "./data";
+import { isBaseline, type Run, type Scenario, type Status } from "./data";
 import { el, facts, type Child } from "./dom";
 import * as format from "./format";
 import { runView, type RunView } from "./run";
@@ -66,7 +66,7 @@ export function scenarioView(scenario: Scenario): ScenarioView {
 function mostInteresting(runs: Run[]): Run | undefined {
   const of = (status: Status) => runs.filter((run) => run.status === status);
   const passed = of("passed");
-  return of("failed")[0] ?? of("invalid")[0] ?? passed.find((run) => run.algorithm !== null) ?? passed[0] ?? runs[0];
+  return of("failed")[0] ?? of("invalid")[0] ?? passed.find((run) => !isBaseline(run)) ?? passed[0] ?? runs[0];
 }
 
 function about(scenario: Scenario): [string, Child][] {
@@ -84,7 +84,7 @@ function about(scenario: Scenario): [string, Child][] {
     ["Clients", clients.length > 0 && clients.map(client).join("; ")],
     ["Limit", limitText],
     ["Target", [scenario.target, scenario.capacity !== null && `capacity ${format.rate(scenario.capacity)}`].filter(Boolean).join("; ")],
-    ["Limits kept in", STORES[scenario.store] ?? scenario.store],
+    ["Limits kept in", scenario.limit && (STORES[scenario.store] ?? scenario.store)],
     ["Duration", scenario.duration !== null && (longest > 180 ? `${format.moment(longest, longest)} min` : format.duration(longest))],
     ["Faults", faults.length > 0 && faults.map((fault) => `${fault.label}, ${format.moment(fault.at, longest)} to ${fault.until === null ? "the end" : format.moment(fault.until, longest)}`).join("; ")],
   ];
@@ -95,7 +95,8 @@ function picker(scenario: Scenario, buttons: Map<Run, HTMLButtonElement>, pick: 
   const names = [...new Set(scenario.runs.map((run) => run.algorithm))];
   const button = (run: Run, twins: Run[]) => {
     const twin = twins.filter((one) => one.adaptation === run.adaptation).length > 1 && run.numbers;
-    const label = [run.algorithm === null ? "baseline" : run.adaptation ? "on" : "off", twin].filter(Boolean).join(", ");
+    const which = run.variant !== null ? format.runName(run) : run.algorithm === null ? "baseline" : run.adaptation ? "on" : "off";
+    const label = [which, run.variant === null && twin].filter(Boolean).join(", ");
     const element = el("button", { type: "button", class: run.status, "aria-pressed": "false", "aria-label": `${format.runName(run)}, ${WORDS[run.status]}`, "data-run": run.id, onclick: () => pick(run) }, sign(run.status), label);
     buttons.set(run, element);
     return element;
@@ -105,7 +106,7 @@ function picker(scenario: Scenario, buttons: Map<Run, HTMLButtonElement>, pick: 
     { class: "picker control", role: "group", "aria-label": `Run of ${scenario.title} to show` },
     names.map((name) => {
       const runs = scenario.runs.filter((run) => run.algorithm === name);
-      return el("div", { class: "choice" }, el("span", { "aria-hidden": "true" }, format.algorithm(name)), el("div", {}, runs.map((run) => button(run, runs))));
+      return el("div", { class: "choice" }, el("span", { "aria-hidden": "true" }, runs.every((run) => run.variant !== null) ? "Gateway" : format.algorithm(name)), el("div", {}, runs.map((run) => button(run, runs))));
     }),
   );
 }

@@ -46,3 +46,11 @@ pub(super) fn metric(page: &str, name: &str) -> Option<f64> {
     let line = page.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }
+
+/// The sum of all series of a metric that have this label.
+pub(super) fn total(page: &str, name: &str, label: &str) -> f64 {
+    let series = page.lines().filter(|line| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']) && rest.contains(label))
+    });
+    series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+}

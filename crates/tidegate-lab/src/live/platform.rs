@@ -99,6 +99,9 @@ impl Platform {
                 let faults = if begins { faults } else { Faults::default() };
                 self.targets.iter().try_for_each(|target| target.set_faults(&faults))?;
             }
+            FaultKind::Faulty(index, faults) => {
+                self.targets[index].set_faults(&if begins { faults } else { Faults::default() })?;
+            }
             FaultKind::Kill(index) => self.targets[index].kill(begins)?,
             FaultKind::Freeze(index) => self.targets[index].freeze(begins),
             FaultKind::Slow(index, factor) => {

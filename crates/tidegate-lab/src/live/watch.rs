@@ -1,6 +1,7 @@
 //! What is done during a live run: look at limit and target each second, begin and end faults on time, see whether the
 //! limit is in force.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -8,14 +9,19 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidegate_policy::Algorithm;
 
-use super::http_client::{get, get_json, metric};
+use super::http_client::{get, get_json, metric, total};
 use super::moment::Moment;
 use super::platform::Platform;
 use crate::observation::Observation;
 use crate::pool_record::{PoolRecord, Seen};
-use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, Prediction};
+use crate::run::{Band, CHANGES, Event, EventKind, Levels, Outage, PolicyRecord, Prediction};
 use crate::scenario::{Scenario, Variant, burst_of};
 
+/// Requests that were not for the target's own pages, and those whose client left, on a target's page of metrics.
+const WORK: &str = "uri=\"/api/test\"";
+const ABANDONED: &str = "target_abandoned_requests_total";
+/// Between two looks at breakers.
+const BREAKERS: Duration = Duration::from_millis(200);
 /// Between two looks.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
@@ -32,6 +38,11 @@ pub(super) struct Watch<'a> {
     events: Vec<Event>,
     predictions: Vec<Prediction>,
     targets: Option<PoolRecord>,
+    policies: Option<PolicyRecord>,
+    /// The state of each breaker when it was last looked at.
+    breakers: BTreeMap<String, String>,
+    /// When breakers are looked at again.
+    next_breakers: Duration,
     open_since: Option<Duration>,
     open: Vec<Range<Duration>>,
     /// In the order of their times.
@@ -48,6 +59,7 @@ pub(super) struct Found {
     pub(super) events: Vec<Event>,
     pub(super) predictions: Vec<Prediction>,
     pub(super) targets: Option<PoolRecord>,
+    pub(super) policies: Option<PolicyRecord>,
     pub(super) outage: Option<Outage>,
     /// When Redis was away or too slow.
     pub(super) spans: Vec<Range<Duration>>,
@@ -77,9 +89,9 @@ impl Found {
     /// The rate that a window which ends at this moment may have had, and the burst on top: the highest that was in
     /// force in it. What was admitted before a limit was lowered was not too many.
     pub(super) fn allowed(&self, now: Duration, scenario: &Scenario) -> (f64, f64) {
-        let begins = now.saturating_sub(Duration::from_secs_f64(scenario.limit.window));
+        let begins = now.saturating_sub(Duration::from_secs_f64(scenario.window()));
         let until_now = self.changes.iter().take_while(|change| change.at <= now);
-        let mut in_force = (scenario.limit.rate, 0.0);
+        let mut in_force = (scenario.rate(), 0.0);
         for change in until_now {
             // What it replaces counts for as long as a window reaches back to it.
             in_force = if change.at <= begins {
@@ -99,16 +111,16 @@ impl<'a> Watch<'a> {
             scenario,
             is_shared: scenario.store.is_shared() && variant.algorithm.is_some(),
             start,
-            levels: Levels::new(variant.algorithm.and_then(|_| scenario.limit.shared_rate())),
+            levels: Levels::new(variant.algorithm.and_then(|_| scenario.shared_rate())),
             next_second: 1,
             begun: vec![false; faults],
             ended: vec![false; faults],
             events: Vec::new(),
             predictions: Vec::new(),
-            targets: scenario
-                .upstream
-                .as_ref()
-                .map(|_| PoolRecord::new(scenario.targets.iter().map(|target| target.weight).collect())),
+            targets: targets(scenario, variant),
+            policies: scenario.gateway.as_ref().map(|_| PolicyRecord::default()),
+            breakers: BTreeMap::new(),
+            next_breakers: Duration::ZERO,
             open_since: None,
             open: Vec::new(),
             changes: Vec::new(),
@@ -135,13 +147,17 @@ impl<'a> Watch<'a> {
             for (begins, at, done) in [(true, fault.at, &mut self.begun), (false, fault.until, &mut self.ended)] {
                 if now >= at && !std::mem::replace(&mut done[index], now >= at) {
                     platform.fault(fault.kind, begins)?;
-                    let (at, text) = (now.as_secs_f64(), fault.kind.event(begins));
+                    let (at, text) = (now.as_secs_f64(), fault.kind.event(begins, &self.scenario.target_names));
                     self.events.push(Event { at, kind: EventKind::Fault, text });
                 }
             }
         }
         if self.is_shared {
             self.look_at_store(platform, now);
+        }
+        if self.policies.is_some() && now >= self.next_breakers {
+            self.next_breakers = now + BREAKERS;
+            self.look_at_breakers(platform, now);
         }
         if platform.forecaster_address().is_some() && now.subsec_millis() >= 500 {
             self.look_at_limit(platform, now.as_secs());
@@ -175,7 +191,7 @@ impl<'a> Watch<'a> {
         }
         self.read_history(platform);
         let limits = get_json(platform.gateway.address, "/config/limits").unwrap_or_default();
-        let known = self.changes.last().map_or((Duration::ZERO, self.scenario.limit.rate), |last| (last.at, last.rate));
+        let known = self.changes.last().map_or((Duration::ZERO, self.scenario.rate()), |last| (last.at, last.rate));
         let since = Duration::from_secs(second).max(known.0);
         let change = Change::to(&limits["limits"]["default"], since);
         self.changes.extend(change.filter(|change| (known.1 - change.rate).abs() > 1e-6));
@@ -207,6 +223,36 @@ impl<'a> Watch<'a> {
         self.events.push(Event { at: now.as_secs_f64(), kind: EventKind::FailOpen, text: text.to_owned() });
     }
 
+    /// Which state breakers are in.
+    fn look_at_breakers(&mut self, platform: &Platform, now: Duration) {
+        let Some(policies) = &mut self.policies else { return };
+        let Some(page) = get_json(platform.gateway.address, "/config/breakers") else { return };
+        let at = now.as_secs_f64();
+        for breaker in page["breakers"].as_array().into_iter().flatten() {
+            let text = |field: &str| breaker[field].as_str().unwrap_or_default().to_owned();
+            let (name, state) = (text("upstream"), text("state"));
+            let before = self.breakers.insert(name.clone(), state.clone()).unwrap_or_else(|| "closed".to_owned());
+            if before == state {
+                continue;
+            }
+            if state == "open" {
+                policies.opened_at.get_or_insert(at);
+            }
+            let text = format!("breaker of {name} is {}", state.replace('_', "-"));
+            self.events.push(Event { at, kind: EventKind::Breaker, text });
+        }
+    }
+
+    /// Requests that targets got since their start.
+    fn count_sent(&mut self, platform: &Platform) {
+        let Some(policies) = &mut self.policies else { return };
+        let sent = platform.targets.iter().filter_map(|target| {
+            let page = get(target.address(), "/actuator/prometheus")?;
+            Some(total(&page, "http_server_requests_seconds_count", WORK) + total(&page, ABANDONED, ""))
+        });
+        policies.sent = sent.sum::<f64>() as u64;
+    }
+
     /// A second is over, and the one of this number (since 1970) begins.
     fn second(&mut self, platform: &Platform, next: u64) {
         let pages: Vec<String> =
@@ -224,27 +270,31 @@ impl<'a> Watch<'a> {
     /// What the gateway knows of several targets.
     fn look_at_targets(&mut self, platform: &Platform) {
         let Some(targets) = &mut self.targets else { return };
-        let upstream = get_json(platform.gateway.address, "/config/upstreams/target").unwrap_or_default();
-        let seen = |endpoint: &Value| {
-            let number = |name: &str| endpoint[name].as_u64().unwrap_or(0);
-            let state = endpoint["state"].as_str().unwrap_or_default().to_owned();
-            Seen { state, successes: number("successes"), failures: number("failures") }
-        };
-        match upstream["endpoints"].as_array() {
-            Some(endpoints) => {
-                let at = crate::observation::count(self.next_second);
-                let changes = targets.seen(endpoints.iter().map(seen).collect());
-                let changes = changes.into_iter().map(|text| Event { at, kind: EventKind::Endpoint, text });
-                self.events.extend(changes);
-            }
-            None => targets.missed(),
+        let page = get_json(platform.gateway.address, "/config/upstreams").unwrap_or_default();
+        let upstreams = page["upstreams"].as_object().into_iter().flatten();
+        let endpoints: Vec<&Value> =
+            upstreams.flat_map(|(_, upstream)| upstream["endpoints"].as_array().into_iter().flatten()).collect();
+        if endpoints.is_empty() {
+            return targets.missed();
         }
+        let seen = platform.targets.iter().map(|target| {
+            let url = format!("http://{}", target.entrance());
+            endpoints.iter().find(|endpoint| endpoint["url"] == url).map_or_else(Seen::unused, |endpoint| {
+                let number = |name: &str| endpoint[name].as_u64().unwrap_or(0);
+                let state = endpoint["state"].as_str().unwrap_or_default().to_owned();
+                Seen { state, successes: number("successes"), failures: number("failures") }
+            })
+        });
+        let at = crate::observation::count(self.next_second);
+        let changes = targets.seen(seen.collect());
+        self.events.extend(changes.into_iter().map(|text| Event { at, kind: EventKind::Endpoint, text }));
     }
 
     /// The load is over: reads the rest of the gateway's history.
     pub(super) fn end(&mut self, platform: &Platform) {
         self.read_history(platform);
         self.note_limit(self.next_second);
+        self.count_sent(platform);
         // The last second ends with the load, so no look has seen it.
         if self.next_second <= self.scenario.duration().as_secs() {
             self.look_at_targets(platform);
@@ -316,10 +366,19 @@ impl<'a> Watch<'a> {
             events: self.events,
             predictions: self.predictions,
             targets: self.targets,
+            policies: self.policies,
             outage,
             spans,
             open,
         }
+    }
+}
+
+/// What is to be seen of several targets.
+fn targets(scenario: &Scenario, variant: Variant) -> Option<PoolRecord> {
+    match (&scenario.gateway, variant.gateway) {
+        (Some(gateway), Some(run)) => Some(PoolRecord::of(scenario, gateway.upstreams_of(run, &scenario.target_names))),
+        _ => scenario.upstream.as_ref().map(|_| PoolRecord::new(scenario)),
     }
 }
 

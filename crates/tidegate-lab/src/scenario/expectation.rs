@@ -8,6 +8,7 @@ use tidegate_input::Problems;
 use tidegate_input::object::{Object, shown};
 use tidegate_policy::Algorithm;
 
+use super::gateway::PROTECTED;
 use super::{Scenario, Variant};
 
 /// Something that must hold, and for which runs.
@@ -23,27 +24,38 @@ pub struct Expectation {
     pub is_for_baseline: bool,
     /// Only live, or only in simulated time.
     pub is_live: Option<bool>,
+    /// For the run with this configuration of the gateway; none: for the one as it is written.
+    pub variant: Option<String>,
 }
 
 impl Expectation {
-    /// Whether it applies to this run; a run without an algorithm is the baseline.
-    pub fn applies(&self, algorithm: Option<Algorithm>, adaptation: bool, is_live: bool) -> bool {
+    /// Whether it applies to this run of the scenario.
+    pub fn applies(&self, scenario: &Scenario, variant: Variant, is_live: bool) -> bool {
+        let is_for_run = match variant.configuration(scenario) {
+            Some(name) => self.variant.as_deref().unwrap_or(PROTECTED) == name,
+            None => self.variant.is_none() && self.applies_to(variant.algorithm, variant.adaptation),
+        };
+        is_for_run && self.is_live.is_none_or(|it| it == is_live)
+    }
+
+    /// Whether it is for this algorithm; without one it is the baseline's.
+    fn applies_to(&self, algorithm: Option<Algorithm>, adaptation: bool) -> bool {
         let is_for_algorithm = match (algorithm, &self.algorithms) {
             (None, _) => self.is_for_baseline,
             (Some(_), None) => !self.is_for_baseline,
             (Some(algorithm), Some(wanted)) => !self.is_for_baseline && wanted.contains(&algorithm),
         };
-        is_for_algorithm
-            && self.adaptation.is_none_or(|wanted| wanted == adaptation)
-            && self.is_live.is_none_or(|it| it == is_live)
+        is_for_algorithm && self.adaptation.is_none_or(|wanted| wanted == adaptation)
     }
 }
 
 /// A figure and its bound.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// What is compared.
     pub figure: Figure,
+    /// Only of this group of clients: `served{people}`.
+    pub group: Option<String>,
     /// Whether it must be below the bound, or above.
     pub is_upper: bool,
     /// Whether it may be the bound itself.
@@ -117,9 +129,19 @@ figures! {
     FailedAttempts, "failed_attempts", Share, "Attempts on targets that failed, of all; only with several targets.";
     Spread, "spread", Share, "Jain's index of the targets' requests by weight, before a fault of a target.";
     LoadBack, "load_back", Time, "From the end of a target's fault until it has half of its share of requests again.";
+    Served, "served", Share, "Requests that got a good response in the end, of all, or of a group's.";
+    Slowdown, "slowdown", Plain, "A group's p99 while faults last, as a multiple of that before the first.";
+    Amplification, "amplification", Plain, "Requests that targets got, as a multiple of those that clients had.";
+    FailedWait, "failed_wait", Time, "How long clients waited for what failed or was rejected, on average.";
+    OpenAfter, "open_after", Time, "From the start of the first fault until a circuit breaker opens.";
 }
 
 impl Figure {
+    /// Whether it may be that of one group of clients.
+    fn may_have_group(self) -> bool {
+        matches!(self, Self::Served | Self::Slowdown)
+    }
+
     /// A value of it, for people.
     pub fn shown(self, value: f64) -> String {
         // As exactly as reports have it: rounding a report's value gives the same digits.
@@ -158,7 +180,11 @@ impl fmt::Display for Comparison {
             (false, true) => "≥",
             (false, false) => ">",
         };
-        write!(f, "{} {sign} {}", self.figure.name(), self.figure.shown(self.bound))
+        f.write_str(self.figure.name())?;
+        if let Some(group) = &self.group {
+            write!(f, "{{{group}}}")?;
+        }
+        write!(f, " {sign} {}", self.figure.shown(self.bound))
     }
 }
 
@@ -173,11 +199,23 @@ impl FromStr for Comparison {
             Some(bound) => (true, bound),
             None => (false, &rest[1..]),
         };
-        let name = name.trim();
+        let (name, group) = match name.trim().split_once('{') {
+            None => (name.trim(), None),
+            Some((name, group)) => {
+                let group = group.strip_suffix('}').ok_or("must have a `}` after the group's name")?;
+                (name.trim(), Some(group.trim().to_owned()))
+            }
+        };
         let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name).ok_or_else(|| {
             let names: Vec<&str> = Figure::ALL.iter().map(|figure| figure.name()).collect();
             format!("unknown figure {name:?}; known figures: {}", names.join(", "))
         })?;
+        if group.is_some() && !figure.may_have_group() {
+            return Err(format!("{name} is not known by group; served and slowdown are"));
+        }
+        if group.is_none() && figure == Figure::Slowdown {
+            return Err(format!("{name} must name a group, such as {name}{{people}}"));
+        }
         let bound = bound.trim();
         let bound = read_bound(bound, figure.unit()).ok_or_else(|| {
             let expected = match figure.unit() {
@@ -187,7 +225,7 @@ impl FromStr for Comparison {
             };
             format!("the bound of {name} must be {expected}, got {bound:?}")
         })?;
-        Ok(Self { figure, is_upper, is_inclusive, bound })
+        Ok(Self { figure, group, is_upper, is_inclusive, bound })
     }
 }
 
@@ -222,10 +260,15 @@ pub(super) fn read(object: &mut Object<'_>) -> Option<Vec<Expectation>> {
 pub(super) fn check(scenario: &Scenario, problems: &Problems) {
     let variants = Variant::all(scenario);
     for (index, expectation) in scenario.expectations.iter().enumerate() {
-        let applies = |variant: &Variant, is_live| expectation.applies(variant.algorithm, variant.adaptation, is_live);
+        let applies = |variant: &Variant, is_live| expectation.applies(scenario, *variant, is_live);
         if !variants.iter().any(|variant| applies(variant, false) || applies(variant, true)) {
-            let runs: Vec<String> = variants.iter().map(|variant| variant.id(&scenario.name)).collect();
+            let runs: Vec<String> = variants.iter().map(|variant| variant.id(scenario)).collect();
             problems.add(format!("expect[{index}]"), format!("matches no run; runs are: {}", runs.join(", ")));
+        }
+        let groups = || scenario.plan.clients.iter().map(|group| group.name.as_str());
+        if let Some(unknown) = expectation.comparison.group.as_deref().filter(|name| !groups().any(|it| it == *name)) {
+            let known = groups().collect::<Vec<_>>().join(", ");
+            problems.add(format!("expect[{index}]"), format!("unknown group {unknown:?}; known groups: {known}"));
         }
     }
 }
@@ -241,6 +284,7 @@ fn one(object: &Object<'_>, path: &str, value: Value) -> Option<Expectation> {
             adaptation: None,
             is_for_baseline: false,
             is_live: None,
+            variant: None,
         });
     }
     if !value.is_object() {
@@ -259,8 +303,10 @@ fn one(object: &Object<'_>, path: &str, value: Value) -> Option<Expectation> {
         if expectation.has("adaptation") { Some(expectation.switch_or("adaptation", false)?) } else { None };
     let is_for_baseline = expectation.switch_or("baseline", false);
     let is_live = if expectation.has("live") { Some(expectation.switch_or("live", false)?) } else { None };
+    let variant = expectation.text("variant");
     expectation.end();
-    Some(Expectation { comparison: comparison?, algorithms, adaptation, is_for_baseline: is_for_baseline?, is_live })
+    let is_for_baseline = is_for_baseline?;
+    Some(Expectation { comparison: comparison?, algorithms, adaptation, is_for_baseline, is_live, variant })
 }
 
 #[cfg(test)]
@@ -276,6 +322,9 @@ mod tests {
             ("recovery < 2s", "recovery < 2 s", 1.9, 2.0),
             ("worst_window >= 1.8", "worst_window ≥ 1.8", 1.8, 1.7),
             ("protection > 90", "protection > 90", 91.0, 90.0),
+            ("served{people} >= 99%", "served{people} ≥ 99 %", 0.99, 0.989),
+            ("slowdown{ my people } < 1.1", "slowdown{my people} < 1.1", 1.0, 1.1),
+            ("amplification <= 1.2", "amplification ≤ 1.2", 1.2, 1.21),
         ] {
             let comparison: Comparison = text.parse().expect(text);
             assert_eq!(comparison.to_string(), shown);
@@ -287,6 +336,9 @@ mod tests {
             ("refused < many", "a share such as"),
             ("p95 < 20", "a time such as"),
             ("p95 < NaNs", "a time such as"),
+            ("p95{people} < 1s", "not known by group"),
+            ("served{people < 1%", "a `}`"),
+            ("slowdown < 2", "must name a group"),
         ] {
             let error = text.parse::<Comparison>().expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");
@@ -311,7 +363,14 @@ mod tests {
     #[test]
     fn the_baseline_has_expectations_of_its_own() {
         let comparison: Comparison = "refused < 1%".parse().expect("one");
-        let all = Expectation { comparison, algorithms: None, adaptation: None, is_for_baseline: false, is_live: None };
+        let all = Expectation {
+            comparison,
+            algorithms: None,
+            adaptation: None,
+            is_for_baseline: false,
+            is_live: None,
+            variant: None,
+        };
         let baseline = Expectation { is_for_baseline: true, ..all.clone() };
         let windows = Expectation { algorithms: Some(vec![Algorithm::FixedWindow]), ..all.clone() };
         let adapted = Expectation { adaptation: Some(true), is_live: Some(true), ..all.clone() };
@@ -326,7 +385,9 @@ mod tests {
             (&adapted, Some(Algorithm::Gcra), true, false, false),
             (&adapted, Some(Algorithm::Gcra), false, true, false),
         ] {
-            assert_eq!(expectation.applies(algorithm, adaptation, is_live), applies, "{expectation:?}");
+            let is_applied =
+                expectation.applies_to(algorithm, adaptation) && expectation.is_live.is_none_or(|it| it == is_live);
+            assert_eq!(is_applied, applies, "{expectation:?}");
         }
     }
 }

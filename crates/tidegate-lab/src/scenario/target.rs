@@ -4,6 +4,8 @@ use serde_json::Value;
 use tidegate_input::object::{Allowed, Object, shown};
 use tidegate_policy::endpoints::Weight;
 
+use super::fault::Choice;
+use super::gateway::is_name;
 use crate::target::{Contention, ServiceTime};
 
 /// What is protected.
@@ -35,10 +37,48 @@ const FACTOR: Allowed = Allowed::new(0.0..=1_000.0, "a number");
 /// The most targets of a scenario.
 const MOST: usize = 100;
 
-/// The targets of a scenario; whether they were written as `targets`.
+/// The targets of a scenario.
 pub(super) struct Targets {
     pub(super) models: Vec<TargetModel>,
+    /// Their names, where they have some.
+    pub(super) names: Vec<String>,
+    /// Whether they were written as `targets`, without names.
     pub(super) is_pool: bool,
+}
+
+impl Targets {
+    /// How faults name one of them.
+    pub(super) fn choice(&self) -> Choice<'_> {
+        match (&self.names[..], self.is_pool) {
+            ([], false) => Choice::None,
+            ([], true) => Choice::Numbers(self.models.len()),
+            (names, _) => Choice::Names(names),
+        }
+    }
+}
+
+/// Targets with names, for the gateway's own configuration.
+pub(super) fn read_named(object: &mut Object<'_>) -> Option<Targets> {
+    let written = match object.take("targets") {
+        Some(Value::Object(written)) if (1..=MOST).contains(&written.len()) => written,
+        other => {
+            let found = other.as_ref().map_or_else(|| "nothing".to_owned(), shown);
+            let message = "must be an object of targets by name, such as {shop: {workers: 4}}, with `gateway`";
+            object.wrong("targets", format!("{message}, got {found}"));
+            return None;
+        }
+    };
+    let (mut models, mut names, count) = (Vec::new(), Vec::new(), written.len());
+    for (name, target) in written {
+        let path = format!("targets.{name}");
+        if !is_name(&name) {
+            object.wrong(&path, "must have a name of `a-z`, `0-9` and `-`");
+        }
+        let target = Object::new(object.at(&path), target, object.problems);
+        models.extend(target.and_then(|target| one(target, false)));
+        names.push(name);
+    }
+    (models.len() == count).then_some(Targets { models, names, is_pool: false })
 }
 
 pub(super) fn read(object: &mut Object<'_>) -> Option<Targets> {
@@ -49,7 +89,7 @@ pub(super) fn read(object: &mut Object<'_>) -> Option<Targets> {
             object.wrong("target", "is missing; may have `service_time`, `workers` and `queue`, or nothing: `{}`");
             return None;
         };
-        return Some(Targets { models: vec![one(target, false)?], is_pool: false });
+        return Some(Targets { models: vec![one(target, false)?], names: Vec::new(), is_pool: false });
     }
     let models = match object.take("targets") {
         Some(Value::Array(list)) => listed(object, list),
@@ -71,7 +111,7 @@ pub(super) fn read(object: &mut Object<'_>) -> Option<Targets> {
             None
         }
     };
-    models.map(|models| Targets { models, is_pool: true })
+    models.map(|models| Targets { models, names: Vec::new(), is_pool: true })
 }
 
 fn listed(object: &mut Object<'_>, list: Vec<Value>) -> Option<Vec<TargetModel>> {

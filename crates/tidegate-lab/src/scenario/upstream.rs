@@ -1,8 +1,6 @@
 //! How the gateway uses several targets: settings of its upstream, passed on as they are written.
 
 use serde_json::{Map, Value, json};
-use tidegate_gateway::config::{self, InvalidConfig};
-use tidegate_gateway::settings::Settings;
 use tidegate_input::object::{Object, shown};
 
 /// Settings of the gateway's upstream, without its endpoints.
@@ -50,15 +48,6 @@ fn problems(upstream: &Upstream) -> Vec<(String, String)> {
     let config =
         json!({ "upstreams": { "target": upstream.with_endpoints(endpoints) }, "limits": { "default": limit } });
     let within = |path: &str| path.strip_prefix(PATH).unwrap_or(path).trim_start_matches('.').to_owned();
-    match config::parse(&config.to_string()).and_then(|config| Settings::check(&config)) {
-        Ok(_) => Vec::new(),
-        Err(InvalidConfig::Meaning(problems)) => {
-            problems.into_iter().map(|problem| (within(&problem.path), problem.message)).collect()
-        }
-        // The line is that of a text which nobody sees.
-        Err(InvalidConfig::Syntax(text)) => match text.find(PATH).and_then(|at| text[at..].split_once(": ")) {
-            Some((path, message)) => vec![(within(path), message.to_owned())],
-            None => vec![(String::new(), text)],
-        },
-    }
+    let found = super::gateway::problems(&config);
+    found.into_iter().map(|(path, message)| (within(&path), message)).collect()
 }

@@ -10,6 +10,14 @@ use super::Job;
 pub(super) enum Occurrence {
     /// A shaper lets a request go.
     Leaves(Job),
+    /// A client sends a request again.
+    Again(Job),
+    /// A wait of a request is over.
+    GoesOn {
+        passage: u64,
+        /// Its number among those of the request.
+        wait: u64,
+    },
     /// A worker is done with a request.
     Served(Job),
     /// A client has waited for too long.
@@ -25,16 +33,19 @@ pub(super) enum Occurrence {
     },
     /// Adaptation has something to do.
     Pilot,
-    /// An attempt of a pool ends without a response, if it has none by now.
+    /// An attempt ends without a response, if it has none by now.
     Deadline {
         /// Its number.
         attempt: u64,
     },
-    /// The gateway checks all targets.
-    ChecksBegin,
+    /// The gateway checks all targets of an upstream.
+    ChecksBegin {
+        upstream: usize,
+    },
     /// The result of a check.
     Checked {
-        target: usize,
+        upstream: usize,
+        endpoint: usize,
         passed: bool,
     },
 }

@@ -32,7 +32,7 @@ pub(super) struct Limit {
 
 impl Limit {
     pub(super) fn new(scenario: &Scenario, variant: Variant) -> Option<Self> {
-        let (setting, algorithm) = (&scenario.limit, variant.algorithm?);
+        let (setting, algorithm) = (scenario.limit?, variant.algorithm?);
         let config = config::parse(&config_text(scenario, variant, &nowhere(scenario)).ok()?).ok()?;
         let gateway = Replayer::new(Settings::check(&config).ok()?, &BTreeMap::new()).ok()?;
         let (quota, window, burst) = (setting.quota(), setting.window, burst_of(algorithm, setting.burst));
@@ -85,6 +85,6 @@ impl Limit {
 }
 
 /// A request's target without its query.
-fn path_only(target: &str) -> &str {
+pub(super) fn path_only(target: &str) -> &str {
     target.split_once('?').map_or(target, |(path, _)| path)
 }

@@ -107,6 +107,7 @@ fn is_felt(kind: FaultKind) -> bool {
         FaultKind::RedisSlow(delay) => delay >= BUDGET,
         FaultKind::ForecasterKilled
         | FaultKind::Target(_)
+        | FaultKind::Faulty(..)
         | FaultKind::GatewaySlow(_)
         | FaultKind::Kill(_)
         | FaultKind::Freeze(_)

@@ -50,7 +50,7 @@ pub(super) struct Wanted {
 impl Pilot {
     pub(super) fn new(scenario: &Scenario, algorithm: Algorithm) -> Option<Self> {
         let adaptation = scenario.adaptation?;
-        let base = scenario.limit.numbers(algorithm).ok()?;
+        let base = scenario.limit?.numbers(algorithm).ok()?;
         let rails = Rails { ceiling: Some(adaptation.ceiling), ..Rails::default() };
         let autopilot = Autopilot::new(base.clone(), rails, adaptation.interval)?;
         let policy = scenario.policy()?;

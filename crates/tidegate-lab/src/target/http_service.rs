@@ -11,7 +11,7 @@ use tidegate_serve::{Aggregate, Log, Shutdown};
 use tokio::net::TcpListener;
 
 use super::live_station::LiveStation;
-use super::metrics::Metrics;
+use super::metrics::{self, Metrics};
 use super::{Faults, Settings, Station, actuator};
 
 /// A service to protect.
@@ -81,7 +81,7 @@ impl Target {
 async fn respond(target: Arc<Shared>, asked: Request, address: SocketAddr) -> Response {
     let request = target.metrics.begin(asked.path(), &asked.method);
     let is_read = matches!(asked.method, Method::GET | Method::HEAD);
-    let response = match asked.path() {
+    let response = match metrics::served_as(asked.path()) {
         "/api/test" if is_read => target.work().await,
         "/api/test" => Response::only("GET, HEAD"),
         "/faults" if is_read => target.shown_faults(),

@@ -54,7 +54,7 @@ impl Metrics {
         let one_of = |known: &'static [&'static str], name: &str| {
             known.iter().copied().find(|known| *known == name).unwrap_or(OTHER)
         };
-        let (path, method) = (one_of(&PATHS, path), one_of(&METHODS, method.as_str()));
+        let (path, method) = (one_of(&PATHS, served_as(path)), one_of(&METHODS, method.as_str()));
         Pending { metrics: self, began: Instant::now(), path, method, has_response: false }
     }
 
@@ -97,6 +97,11 @@ impl Metrics {
             family.histogram(&labels, &histogram.snapshot());
         }
     }
+}
+
+/// The path by which a request is served and counted: what is below `/api/test` is the same.
+pub(super) fn served_as(path: &str) -> &str {
+    if path.starts_with("/api/test/") { "/api/test" } else { path }
 }
 
 /// A request without a response yet. If it is dropped as such, its client has gone.

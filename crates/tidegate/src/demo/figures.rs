@@ -14,6 +14,8 @@ pub(super) struct Figures {
     pub(super) limit: Option<Vec<f64>>,
     /// What is shown for the limit then.
     pub(super) other_limit: String,
+    /// Good responses a second of each group of clients, where the gateway has its own configuration.
+    pub(super) groups: Vec<(String, Vec<f64>)>,
     /// Of the last second: failed requests, and how long 95 of 100 good responses took, in seconds.
     pub(super) errors: u64,
     pub(super) p95: Option<f64>,
@@ -29,19 +31,25 @@ impl Figures {
         let rows = settled(moment, scenario);
         let rate = |of: fn(&Row) -> u64| rows.iter().map(|row| count(of(row), moment.observation.step)).collect();
         let last = rows.last().cloned().unwrap_or_default();
-        let base = variant.algorithm.and_then(|_| scenario.limit.shared_rate());
+        let base = variant.algorithm.and_then(|_| scenario.shared_rate());
         let limit = base.map(|base| {
             let mut seen: Vec<f64> = moment.levels.limit.iter().map(|limit| limit.unwrap_or(base)).collect();
             seen.resize(rows.len(), seen.last().copied().unwrap_or(base));
             if seen.is_empty() { vec![base] } else { seen }
         });
+        let good = moment.observation.good_by_group().filter(|_| scenario.gateway.is_some());
+        let groups = good.map(|(name, good)| {
+            let good = good.iter().take(rows.len()).map(|good| count(*good, moment.observation.step));
+            (name.to_owned(), good.collect())
+        });
         Self {
+            groups: groups.collect(),
             offered: rate(|row| row.all().offered),
             admitted: rate(|row| row.all().admitted()),
             rejected: rate(|row| row.all().rejected),
             limit,
             other_limit: match variant.algorithm {
-                Some(_) => format!("{}/s each", scenario.limit.rate),
+                Some(_) => scenario.limit.map_or_else(String::new, |limit| format!("{}/s each", limit.rate)),
                 None => "none".to_owned(),
             },
             honest: scenario.plan.clients.iter().any(|group| group.class == Class::Attacker).then_some(last.honest),

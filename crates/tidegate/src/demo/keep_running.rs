@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use tidegate_lab::live::{LoadService, Platform};
+use tidegate_lab::scenario::LimitSetting;
 use tidegate_lab::{DEMO, Scenario, Variant};
 use tidegate_serve::{Log, LogFormat, LogLevel, Sink};
 
@@ -28,7 +29,8 @@ pub(super) fn keep(ports: &Ports, is_stopped: &AtomicBool) -> Result<()> {
     let platform = start().map_err(|reason| anyhow!(reason))?;
     let load = LoadService::start(ports.load, &log).map_err(|reason| anyhow!(reason))?;
     sink.flush(LOG_PATIENCE);
-    print(invitation(ports, &scenario).as_bytes())?;
+    let limit = scenario.limit.context("they have a limit")?;
+    print(invitation(ports, &limit).as_bytes())?;
     while !is_stopped.load(Relaxed) {
         std::thread::sleep(PAUSE);
     }
@@ -37,10 +39,10 @@ pub(super) fn keep(ports: &Ports, is_stopped: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-fn invitation(ports: &Ports, scenario: &Scenario) -> String {
+fn invitation(ports: &Ports, limit: &LimitSetting) -> String {
     let (load, addresses) = (ports.load, &ports.addresses);
     let (gateway, target, forecaster) = (addresses.gateway, addresses.target, addresses.forecaster);
-    let (rate, burst) = (scenario.limit.rate, scenario.limit.burst);
+    let (rate, burst) = (limit.rate, limit.burst);
     format!(
         "\nEverything is running, until Ctrl-C.\n  \
          gateway         {gateway}  lets {rate} requests a second through, {burst} at once\n  \

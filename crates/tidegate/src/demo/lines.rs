@@ -51,8 +51,11 @@ impl<'a> Lines<'a> {
     fn line(&self, figures: &Figures) -> String {
         let limit = figures.limit.as_deref().map_or_else(|| figures.other_limit.clone(), latest);
         let honest = figures.of_honest().map_or_else(String::new, |(reported, _)| format!(" · {reported}"));
+        let groups: Vec<String> =
+            figures.groups.iter().map(|(name, good)| format!("{name} {:>6}", latest(good))).collect();
+        let last = if groups.is_empty() { format!("limit {limit:>6}") } else { groups.join("  ") };
         format!(
-            "  {:>4} s  offered {:>6}  admitted {:>6}  rejected {:>6}  limit {limit:>6}  {}{honest}\n",
+            "  {:>4} s  offered {:>6}  admitted {:>6}  rejected {:>6}  {last}  {}{honest}\n",
             figures.seconds(),
             latest(&figures.offered),
             latest(&figures.admitted),

@@ -100,10 +100,13 @@ impl Picture<'_> {
             curve("admitted", &figures.admitted, Ink::Green),
             curve("rejected", &figures.rejected, Ink::Red),
         ];
-        lines.push(match figures.limit.as_deref() {
-            Some(limits) => curve("limit", limits, Ink::Yellow),
-            None => vec![(Ink::Plain, format!(" {:<10}{:>7}", "limit", figures.other_limit))],
-        });
+        lines.extend(figures.groups.iter().map(|(name, good)| curve(name, good, Ink::Green)));
+        if figures.groups.is_empty() {
+            lines.push(match figures.limit.as_deref() {
+                Some(limits) => curve("limit", limits, Ink::Yellow),
+                None => vec![(Ink::Plain, format!(" {:<10}{:>7}", "limit", figures.other_limit))],
+            });
+        }
         let ink = |is_bad: bool| if is_bad { Ink::Red } else { Ink::Plain };
         let sentence = figures.sentence(self.scenario.workers());
         lines.push(vec![(ink(figures.errors > 0), format!(" {sentence}"))]);
@@ -129,7 +132,7 @@ fn events(moment: &Moment<'_>) -> Vec<Line> {
     let line = |event: &&tidegate_lab::Event| -> Line {
         let ink = match event.kind {
             EventKind::Fault | EventKind::Attack => Ink::Red,
-            EventKind::FailOpen | EventKind::Endpoint => Ink::Yellow,
+            EventKind::FailOpen | EventKind::Endpoint | EventKind::Breaker => Ink::Yellow,
             EventKind::Adaptation => Ink::Green,
         };
         vec![(ink, format!(" {}", texts::event(event, event.short())))]
@@ -157,7 +160,7 @@ mod tests {
         for (name, text) in DEMO {
             let scenario = Scenario::read(name, text).expect("a scenario");
             let observation = Observation::new(scenario.duration(), &scenario.plan.clients);
-            let levels = Levels::new(scenario.limit.shared_rate());
+            let levels = Levels::new(scenario.shared_rate());
             let (elapsed, duration) = (Duration::from_secs(3), scenario.duration());
             let moment = Moment { elapsed, duration, observation: &observation, levels: &levels, events: &[] };
             let variant = Variant::all(&scenario).pop().expect("a run");
@@ -169,7 +172,8 @@ mod tests {
                     .map(|line| line.into_iter().map(|(_, piece)| piece).collect())
                     .collect();
                 let index = |words: &str| lines.iter().position(|line| line.contains(words));
-                for words in ["offered", "admitted", "rejected", "limit", "p95", "3 of"] {
+                let last = if scenario.gateway.is_some() { "payers" } else { "limit" };
+                for words in ["offered", "admitted", "rejected", last, "p95", "3 of"] {
                     assert!(index(words).is_some_and(|index| index < rows), "{words}, {columns}×{rows}: {lines:#?}");
                 }
                 let about = texts::sentences(&scenario.about);

@@ -46,6 +46,9 @@ pub(super) fn heading(scenario: &Scenario, variant: Variant) -> String {
 }
 
 fn how(scenario: &Scenario, variant: Variant) -> String {
+    if let Some(configuration) = variant.configuration(scenario) {
+        return configuration.to_owned();
+    }
     match variant.algorithm {
         None => "no limit".to_owned(),
         Some(algorithm) if variant.adaptation => format!("{algorithm}, adapts"),
@@ -101,7 +104,9 @@ pub(super) fn verdict(scenario: &Scenario, run: &Run, has_colours: bool) -> Stri
         Some(format!("{} {name}", figure.shown(value)))
     };
     let p95 = figure("", Figure::P95).map(|p95| format!("p95 {}", p95.trim_end()));
-    let figures = [figure("rejected", Figure::Refused), figure("errors", Figure::TargetErrors), p95];
+    let p99 = figure("", Figure::P99).map(|p99| format!("p99 {}", p99.trim_end()));
+    let latency = if scenario.gateway.is_some() { p99 } else { p95 };
+    let figures = [figure("rejected", Figure::Refused), figure("errors", Figure::TargetErrors), latency];
     let words = Some(words.to_owned()).filter(|words| !words.is_empty());
     let details: Vec<String> =
         words.into_iter().chain(figures.into_iter().flatten()).chain(run.fault.clone()).collect();

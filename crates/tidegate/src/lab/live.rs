@@ -131,7 +131,7 @@ pub(crate) fn exit_code(report: &Report, is_stopped: bool) -> ExitCode {
 }
 
 fn run_one(scenario: &Scenario, variant: Variant, is_stopped: &AtomicBool) -> Run {
-    let id = variant.id(&scenario.name);
+    let id = variant.id(scenario);
     let mut progress = Progress::new(&id);
     let made = live::run(scenario, variant, &ListenAddresses::default(), &Log::discard(), is_stopped, &mut |moment| {
         progress.show(moment.share());

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tidegate_lab::report::{Run, Status};
 use tidegate_lab::scenario::Figure;
-use tidegate_lab::{Report, Scenario};
+use tidegate_lab::{GroupScores, Report, Scenario};
 
 const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[31m";
@@ -12,7 +12,11 @@ const GREEN: &str = "\x1b[32m";
 const PLAIN: &str = "\x1b[0m";
 
 /// What is shown of each run, and how wide.
-const COLUMNS: [(&str, Figure, usize); 11] = [
+const COLUMNS: [(&str, Figure, usize); 15] = [
+    ("served", Figure::Served, 9),
+    ("amplified", Figure::Amplification, 11),
+    ("failed in", Figure::FailedWait, 11),
+    ("opens", Figure::OpenAfter, 9),
     ("refused", Figure::Refused, 10),
     ("attackers", Figure::RefusedAttackers, 11),
     ("honest", Figure::RefusedHonest, 9),
@@ -39,14 +43,16 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
     };
     let mut columns: Vec<_> = COLUMNS.into_iter().filter(|(_, figure, _)| is_reported(*figure)).collect();
     fit(&mut columns);
-    let mut head = format!("  {:<13}{:<8}", "algorithm", "adapts");
+    let (what, adapts) = if scenario.gateway.is_some() { ("variant", "") } else { ("algorithm", "adapts") };
+    let mut head = format!("  {what:<15}{adapts:<8}");
     for (name, _, width) in &columns {
         let _infallible = write!(head, "{name:>width$}");
     }
     page.push_str(&painted(BOLD, &head));
     page.push('\n');
     for run in runs {
-        let mut line = format!("  {:<13}{:<8}", run.variant.name(), if run.variant.adaptation { "yes" } else { "" });
+        let adapts = if run.variant.adaptation { "yes" } else { "" };
+        let mut line = format!("  {:<15}{adapts:<8}", run.variant.name(scenario));
         for (_, figure, width) in &columns {
             let shown = value(run, *figure).map_or_else(|| "–".to_owned(), |value| figure.shown(value));
             let _infallible = write!(line, "{shown:>width$}");
@@ -55,9 +61,12 @@ pub(crate) fn of(scenario: &Scenario, runs: &[Run], has_colours: bool) -> String
         // For a run that proves nothing only the reason is shown.
         let is_valid = run.status() != Status::Invalid;
         for checked in run.expectations.iter().filter(|checked| is_valid && !checked.holds()) {
-            let comparison = checked.expectation.comparison;
+            let comparison = &checked.expectation.comparison;
             let came = checked.value.map_or_else(|| "nothing".to_owned(), |value| comparison.figure.shown(value));
             let _infallible = writeln!(page, "    {}", painted(RED, &format!("expected {comparison}, came {came}")));
+        }
+        for group in run.scores.iter().flat_map(|scores| &scores.groups).filter(|_| is_valid) {
+            let _infallible = writeln!(page, "    {}", group_line(group));
         }
         for note in run.notes.iter().filter(|_| is_valid) {
             let _infallible = writeln!(page, "    {note}");
@@ -80,7 +89,7 @@ const LEAST: [Figure; 7] = [
     Figure::RefusedHonest,
 ];
 /// Algorithm, whether it adapts, and the verdict.
-const AROUND: usize = 23 + 13;
+const AROUND: usize = 25 + 13;
 
 fn fit(columns: &mut Vec<(&str, Figure, usize)>) {
     let width = terminal_size::terminal_size_of(std::io::stdout()).map_or(usize::MAX, |(width, _)| width.0.into());
@@ -90,6 +99,13 @@ fn fit(columns: &mut Vec<(&str, Figure, usize)>) {
         }
         columns.retain(|(_, other, _)| *other != figure);
     }
+}
+
+/// `shoppers: 100 % served, p99 times 1.02 during faults`
+fn group_line(group: &GroupScores) -> String {
+    let served = group.served.map_or_else(|| "–".to_owned(), |served| Figure::Served.shown(served));
+    let slowdown = group.slowdown.map(|it| format!(", p99 times {} during faults", Figure::Slowdown.shown(it)));
+    format!("{}: {served} served{}", group.name, slowdown.unwrap_or_default())
 }
 
 fn value(run: &Run, figure: Figure) -> Option<f64> {

@@ -124,6 +124,23 @@ fn the_outage_is_played_to_its_report_and_a_taken_port_is_reported() {
     assert!(fs::read_to_string(demo.directory.0.join("report.html")).expect("a page").contains("</html>"));
 }
 
+/// Instead of a limit, what of each group's requests is served.
+#[test]
+fn the_dying_provider_is_played_with_its_breaker_and_without() {
+    let _turn = turn();
+    let mut demo = Demo::start(&["provider"]);
+    let code = demo.end(Duration::from_secs(90));
+    let output = demo.output();
+    for words in ["run 1 of 2", "provider frozen", "shoppers", "payers", "breaker of provider is open", "unprotected"] {
+        assert!(output.contains(words), "{words:?} in {output}");
+    }
+    assert!(!output.contains("limit"), "{output}");
+    let report = demo.report();
+    assert_eq!(code == 0, report["verdict"]["passed"] == true, "{code}: {output}");
+    let runs = &report["scenarios"][0]["runs"];
+    assert_eq!([&runs[0]["id"], &runs[1]["id"]], ["provider/protected", "provider/unprotected"]);
+}
+
 /// The limit of each second is the one that events have put in force by its end; there is none where a part of the
 /// second was without.
 fn assert_limits_are_of_their_seconds(run: &Value, exempt: &[(f64, f64)]) {

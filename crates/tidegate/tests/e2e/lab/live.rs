@@ -72,6 +72,59 @@ fn admitted(report: &Value) -> Vec<(String, f64)> {
     runs(report).iter().map(of).collect()
 }
 
+/// A provider that dies for two seconds, and a shop beside it.
+const DYING: &str = "
+title: Dying
+duration: 6
+gateway:
+  upstreams:
+    shop: {url: 'http://shop'}
+    provider: {url: 'http://provider', policy: provider, answer_timeout: 300ms}
+  policies:
+    provider: {timeout: 300ms, breaker: {window: 10, open: 500ms, probes: 1}}
+  routes: [{prefix: /api/test/pay, upstream: provider}, {upstream: shop}]
+variants: {bare: {upstreams: {provider: {policy: null}}}}
+targets: {shop: {}, provider: {}}
+load:
+  lagBudget: 1
+  profile: {type: constant, params: {rps: 100}}
+  clients:
+    - {name: shoppers}
+    - {name: payers, path: /api/test/pay, retry: {retries: 1, base: 0.05, after: [5xx]}}
+faults: [{at: 2, for: 2, what: freeze, target: provider}]
+";
+
+/// The same configuration, faults and clients; the gateway names what it rejects itself.
+#[test]
+fn policies_do_live_what_they_do_in_simulated_time() {
+    let (directory, simulated) = (Directory::new(), Directory::new());
+    let file = text(&directory.file("dying.yaml", DYING));
+    let ran = live(&file, &directory);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(lab(&["simulate", &file, "--out", &text(&simulated.0)]).code, 0);
+    let (live, simulated) = (report(&directory.0), report(&simulated.0));
+    for (live, simulated) in runs(&live).into_iter().zip(runs(&simulated)) {
+        let id = live["id"].as_str().unwrap_or_default();
+        assert_eq!(live["id"], simulated["id"]);
+        let events = live["events"].to_string();
+        for words in ["provider frozen", "provider responds again"] {
+            assert!(events.contains(words), "{id}: {events}");
+        }
+        let has_breaker = id == "dying/protected";
+        for words in ["breaker of provider is open", "breaker of provider is closed"] {
+            assert_eq!(events.contains(words), has_breaker, "{id}: {events}");
+        }
+        let rejected = |run: &Value| run["totals"]["refused"].as_u64().unwrap_or_default();
+        assert_eq!((rejected(live) > 20, rejected(simulated) > 20), (has_breaker, has_breaker), "{id}");
+        for figure in ["served", "amplification"] {
+            let of = |run: &Value| run["scores"][figure].as_f64().unwrap_or_else(|| panic!("{figure}: {run}"));
+            assert!((of(live) - of(simulated)).abs() < 0.1 || !are_judged(), "{id}: {figure}");
+        }
+        let names: Vec<&Value> = live["groups"].as_array().into_iter().flatten().map(|group| &group["name"]).collect();
+        assert_eq!(names, ["shoppers", "payers"], "{id}");
+    }
+}
+
 #[test]
 fn what_is_admitted_live_is_what_is_admitted_in_simulated_time() {
     let (directory, simulated) = (Directory::new(), Directory::new());

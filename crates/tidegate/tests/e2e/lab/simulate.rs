@@ -32,7 +32,8 @@ fn all_scenarios_are_reported_as_tables_as_json_and_as_a_page() {
         report["scenarios"].as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
     let expected = ["normal", "spikes", "attack", "attack-by-client", "boundary", "outage", "forecaster"];
     let of_endpoints = ["endpoint-killed", "endpoint-frozen", "endpoint-slow"];
-    assert_eq!(names, [&expected[..], &of_endpoints].concat());
+    let of_policies = ["dead-provider", "slow-provider", "retry-storm", "metastable"];
+    assert_eq!(names, [&expected[..], &of_endpoints, &of_policies].concat());
     assert!(report["createdAt"].is_null() && report["environment"].is_null(), "nothing of here and now");
     let page = fs::read_to_string(directory.0.join("report.html")).expect("a page");
     assert!(page.contains("tidegate-lab-report/1") && !page.contains("TIDEGATE_REPORT"));
@@ -156,8 +157,8 @@ fn what_can_not_be_used_is_reported() {
         (
             &["simulate", &unknown],
             2,
-            "duraton: is unknown; known fields: title, about, seed, duration, limit, target, targets, upstream, \
-             load, store, on_failure, algorithms, adaptation, baseline,",
+            "duraton: is unknown; known fields: title, about, seed, duration, gateway, variants, limit, target, \
+             targets, upstream, load, store, on_failure, algorithms, adaptation, baseline,",
         ),
         (&["simulate", &number], 2, "target.service_time: must be a text with a unit, such as 10ms, got 10"),
         (&["simulate", &empty], 2, "empty.yaml: is empty; must have `limit`, `target` and `load`"),

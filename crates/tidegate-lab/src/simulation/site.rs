@@ -1,0 +1,356 @@
+//! The gateway before several targets, in simulated time: its routes and limits, its policies, its pools, and every
+//! request on its way through them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tidegate_gateway::config;
+use tidegate_gateway::settings::Settings;
+use tidegate_gateway::stages::Side;
+use tidegate_gateway::{PastRequest, Replayer, Verdict};
+use tidegate_policy::Timestamp;
+use tidegate_policy::breaker::{Call, Verdict as CallVerdict};
+use tidegate_policy::endpoints::{Cause, InFlight, MOST_ATTEMPTED, Outcome};
+use tidegate_policy::journey::FailedAttempt;
+
+use super::interaction::{Interaction, Transitions};
+use super::passage::{Passage, Way};
+use super::pool::Pool;
+use super::{Job, at, nanos};
+use crate::gateway_config::{config_text, nowhere};
+use crate::pool_record::{PoolRecord, Seen};
+use crate::run::PolicyRecord;
+use crate::scenario::{Scenario, Variant};
+use crate::target;
+
+pub(super) struct Site {
+    /// Routes and limits, where the scenario has the gateway's own configuration. Otherwise there is one way, and the
+    /// limit has been passed.
+    pub(super) gateway: Option<Replayer<()>>,
+    /// By route.
+    ways: Vec<Way>,
+    pub(super) pools: Vec<Pool>,
+    pub(super) interactions: Vec<Interaction>,
+    /// Whether requests may be sent twice where nothing says that they did not arrive.
+    is_idempotent: bool,
+    pub(super) passages: BTreeMap<u64, Passage>,
+    attempts: BTreeMap<u64, Attempt>,
+    passages_begun: u64,
+    attempts_begun: u64,
+    /// Decides which of two endpoints an attempt goes to.
+    random: Rng,
+    /// Spreads pauses.
+    jitter: Rng,
+    /// Waiters that have a slot now, with the numbers of their waits.
+    pub(super) woken: Vec<(u64, u64)>,
+    pub(super) transitions: Transitions,
+    pub(super) policies: PolicyRecord,
+    record: PoolRecord,
+}
+
+/// A request that waits for a target's response.
+pub(super) struct Attempt {
+    passage: u64,
+    in_flight: InFlight,
+    started: u64,
+    pub(super) job: Job,
+    pub(super) stage: TargetStage,
+}
+
+/// Where an attempt's request is in its target.
+#[derive(Clone, Copy)]
+pub(super) enum TargetStage {
+    /// In the queue.
+    Waits(target::Ticket),
+    /// A worker has it.
+    Served,
+    /// The target has no room for it.
+    Rejected,
+}
+
+/// An attempt that is over.
+pub(super) struct EndedAttempt {
+    pub(super) passage: u64,
+    pub(super) job: Job,
+    pub(super) stage: TargetStage,
+    pub(super) took: Duration,
+}
+
+/// What becomes of an attempt.
+pub(super) enum Attempted {
+    /// Its target has it.
+    Sent { job: Job, deadline: u64 },
+    /// No target takes it.
+    Refused,
+}
+
+/// How an attempt has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Ended {
+    /// What the client gets if there is no other.
+    pub(super) status: u16,
+    /// None: with a response.
+    pub(super) cause: Option<Cause>,
+    pub(super) was_sent: bool,
+}
+
+impl Site {
+    /// None where there is nothing but one target.
+    pub(super) fn new(scenario: &Scenario, variant: Variant) -> Option<Self> {
+        let is_own = scenario.gateway.is_some();
+        if !is_own && scenario.upstream(variant).is_none() {
+            return None;
+        }
+        // It was checked when the scenario was read.
+        let config = config::parse(&config_text(scenario, variant, &nowhere(scenario)).ok()?).ok()?;
+        let settings = Settings::check(&config).ok()?;
+        let pools: Vec<Pool> = settings.upstreams.iter().map(|upstream| Pool::new(scenario, upstream)).collect();
+        let (mut interactions, transitions) = (Vec::<Interaction>::new(), Transitions::default());
+        let mut ways = Vec::new();
+        for route in &settings.routes {
+            let of = route.policy.map(|policy| (policy, route.upstream));
+            let known = of.and_then(|of| interactions.iter().position(|it| it.of == of));
+            let interaction = match (known, of) {
+                (Some(known), _) => Some(known),
+                (None, None) => None,
+                (None, Some(of)) => {
+                    let (policy, upstream) = (&settings.policies[of.0], &settings.upstreams[of.1].name);
+                    interactions.push(Interaction::new(of, policy, upstream, &transitions).ok()?);
+                    Some(interactions.len() - 1)
+                }
+            };
+            ways.push(Way { upstream: route.upstream, interaction });
+        }
+        let request = &scenario.plan.request;
+        let has_key = |name| request.headers.iter().any(|(other, _)| other == name);
+        let keys = interactions.iter().filter_map(|it| it.retry.as_ref()?.idempotency_key.as_ref());
+        let is_idempotent = request.method.is_idempotent() || keys.into_iter().any(has_key);
+        let mut upstreams = vec![usize::MAX; scenario.targets.len()];
+        for (upstream, pool) in pools.iter().enumerate() {
+            pool.targets.iter().for_each(|target| upstreams[*target] = upstream);
+        }
+        let gateway = if is_own { Some(Replayer::new(settings, &BTreeMap::new()).ok()?) } else { None };
+        Some(Self {
+            gateway,
+            ways,
+            pools,
+            interactions,
+            is_idempotent,
+            passages: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            passages_begun: 0,
+            attempts_begun: 0,
+            random: Rng::with_seed(scenario.seed ^ 0x0000_9001),
+            jitter: Rng::with_seed(scenario.seed ^ 0x0000_9002),
+            woken: Vec::new(),
+            transitions,
+            policies: PolicyRecord::default(),
+            record: PoolRecord::of(scenario, upstreams),
+        })
+    }
+
+    /// A request comes, or one that has passed its client's limit. Returns its number, or the status that it gets at
+    /// once.
+    pub(super) fn begin(&mut self, job: Job, request: &PastRequest<'_>) -> Result<u64, u16> {
+        let passing = self.gateway.as_ref().map(|gateway| gateway.begin(request)).transpose();
+        let passing = passing.map_err(|verdict| status_of(&verdict))?;
+        let way = self.ways.get(passing.as_ref().map_or(0, |passing| passing.route)).copied().ok_or(404_u16)?;
+        let number = self.passages_begun;
+        self.passages_begun += 1;
+        let passage = Passage::new(job, way, passing);
+        self.passages.insert(number, passage);
+        Ok(number)
+    }
+
+    /// The request of a passage.
+    pub(super) fn job(&self, number: u64) -> Option<Job> {
+        self.passages.get(&number).map(|passage| passage.job)
+    }
+
+    /// Sends a request to a target that does not refuse it.
+    pub(super) fn attempt(
+        &mut self,
+        number: u64,
+        within: Option<Duration>,
+        now: u64,
+        is_refused: impl Fn(usize) -> bool,
+    ) -> Attempted {
+        let Some(passage) = self.passages.get_mut(&number) else { return Attempted::Refused };
+        let (pool, interaction) = (&self.pools[passage.way.upstream], passage.way.interaction);
+        let is_first = passage.journey.as_ref().is_some_and(|journey| journey.attempts() == 1);
+        if let Some(budget) = interaction.filter(|_| is_first).and_then(|it| self.interactions[it].budget.as_ref()) {
+            budget.call_began(at(now));
+        }
+        let chosen = pool.choose(at(now), self.random.u64(..), hash(&passage.job), &passage.tried);
+        // One that could not be reached is not tried again at once.
+        let chosen = chosen.filter(|it| passage.attempted == 1 || !passage.tried.contains(*it));
+        let Some((endpoint, in_flight)) = chosen.and_then(|it| Some((it, pool.begin(it, at(now))?))) else {
+            return Attempted::Refused;
+        };
+        passage.tried.insert(endpoint);
+        let target = pool.targets[endpoint];
+        if is_refused(target) {
+            pool.end(in_flight, Outcome::Failure { cause: Cause::Connect, took: None }, at(now));
+            return Attempted::Refused;
+        }
+        let longest = within.map_or(pool.response_timeout, |within| nanos(within).min(pool.response_timeout));
+        let job = Job { target, attempt: self.attempts_begun, ..passage.job };
+        self.attempts_begun += 1;
+        (self.policies.sent, passage.was_sent) = (self.policies.sent + 1, true);
+        let attempt = Attempt { passage: number, in_flight, started: now, job, stage: TargetStage::Rejected };
+        self.attempts.insert(job.attempt, attempt);
+        Attempted::Sent { job, deadline: now + longest }
+    }
+
+    /// The gateway waits no longer for an attempt, which says this about its endpoint. Returns its request, where that
+    /// is in its target, and how long it took.
+    pub(super) fn end_attempt(
+        &mut self,
+        attempt: u64,
+        now: u64,
+        outcome: impl FnOnce(&Pool, Duration) -> Outcome,
+    ) -> Option<EndedAttempt> {
+        let Attempt { passage, in_flight, started, job, stage } = self.attempts.remove(&attempt)?;
+        let pool = &self.pools[self.passages.get(&passage)?.way.upstream];
+        let took = Duration::from_nanos(now - started);
+        let outcome = outcome(pool, took);
+        pool.end(in_flight, outcome, at(now));
+        Some(EndedAttempt { passage, job, stage, took })
+    }
+
+    /// What follows an attempt. None: the request goes on. Otherwise the status that its client gets.
+    pub(super) fn after_attempt(&mut self, number: u64, ended: Ended, took: Duration, now: u64) -> Option<u16> {
+        let passage = self.passages.get_mut(&number)?;
+        let interaction = passage.way.interaction.map(|index| &self.interactions[index]);
+        let call = passage.call.take();
+        if let Some((interaction, call)) = interaction.zip(call) {
+            record(interaction, call, ended, took, at(now));
+        }
+        let Some(journey) = &mut passage.journey else { return Some(ended.status) };
+        let pool = &self.pools[passage.way.upstream];
+        let is_refused = ended.cause == Some(Cause::Connect) && !ended.was_sent;
+        let has_other = || {
+            let other = pool.choose(at(now), 0, hash(&passage.job), &passage.tried);
+            other.is_some_and(|endpoint| !passage.tried.contains(endpoint))
+        };
+        if is_refused && passage.attempted < MOST_ATTEMPTED && has_other() && journey.elsewhere() {
+            passage.attempted += 1;
+            return None;
+        }
+        let Some((interaction, retry)) = interaction.and_then(|it| Some((it, it.retry.as_ref()?))) else {
+            return Some(ended.status);
+        };
+        let is_retryable = ended.cause.map_or(retry.on.has_status(ended.status), |cause| retry.on.has(cause));
+        let is_repeatable = !ended.was_sent || self.is_idempotent;
+        let is_barred = is_retryable && interaction.breaker.as_ref().is_some_and(|breaker| breaker.rejects(at(now)));
+        let failed = FailedAttempt { is_retryable, is_repeatable, retry_after: None };
+        let take_budget = || interaction.budget.as_ref().is_none_or(|budget| budget.take(at(now)));
+        if is_barred || journey.failed(failed, at(now), self.jitter.u64(..), take_budget).is_err() {
+            return Some(ended.status);
+        }
+        (passage.last, passage.attempted) = (Some(ended.status), 1);
+        self.release_upstream(number, now);
+        None
+    }
+
+    /// Gives back what a request holds of its upstream. Whoever waits for its slot has it now.
+    fn release_upstream(&mut self, number: u64, now: u64) {
+        let Some(passage) = self.passages.get_mut(&number) else { return };
+        let bulkhead = passage.way.interaction.and_then(|index| self.interactions[index].bulkhead.as_ref());
+        let has_slot = std::mem::take(&mut passage.has_slot);
+        if let (Some(gateway), Some(passing)) = (&mut self.gateway, &mut passage.passing) {
+            gateway.release(passing, Side::Upstream, passage.was_sent, at(now));
+        }
+        let next = bulkhead.filter(|_| has_slot).and_then(tidegate_policy::bulkhead::Bulkhead::leave);
+        if let Some((waiter, passage)) = next.and_then(|waiter| Some((waiter, self.passages.get_mut(&waiter)?))) {
+            (passage.ticket, passage.has_slot) = (None, true);
+            passage.waits += 1;
+            if let Some(journey) = &mut passage.journey {
+                journey.waited();
+            }
+            self.woken.push((waiter, passage.waits));
+        }
+    }
+
+    /// A request has ended: what it holds is given back.
+    pub(super) fn end(&mut self, number: u64, now: u64) -> Option<Job> {
+        let passage = self.passages.get_mut(&number)?;
+        // A breaker that has no result learns nothing.
+        passage.call = None;
+        let bulkhead = passage.way.interaction.and_then(|index| self.interactions[index].bulkhead.as_ref());
+        if let Some((bulkhead, ticket)) = bulkhead.zip(passage.ticket.take()) {
+            let _was_waiting = bulkhead.cancel(ticket);
+        }
+        self.release_upstream(number, now);
+        let mut passage = self.passages.remove(&number)?;
+        if let (Some(gateway), Some(passing)) = (&mut self.gateway, &mut passage.passing) {
+            gateway.release(passing, Side::Client, passage.was_sent, at(now));
+        }
+        Some(passage.job)
+    }
+
+    /// Whether the gateway still waits for an attempt.
+    pub(super) fn is_awaited(&self, attempt: u64) -> bool {
+        self.attempts.contains_key(&attempt)
+    }
+
+    /// The request of an attempt under way.
+    pub(super) fn attempted(&self, attempt: u64) -> Option<Job> {
+        self.attempts.get(&attempt).map(|attempt| attempt.job)
+    }
+
+    /// An attempt's request gets on in its target.
+    pub(super) fn reached(&mut self, attempt: u64, stage: TargetStage) {
+        if let Some(attempt) = self.attempts.get_mut(&attempt) {
+            attempt.stage = stage;
+        }
+    }
+
+    /// The attempts on a target, the latest first.
+    pub(super) fn attempts_on(&self, target: usize) -> Vec<u64> {
+        let on_it = self.attempts.iter().rev().filter(|(_, attempt)| attempt.job.target == target);
+        on_it.map(|(number, _)| *number).collect()
+    }
+
+    /// A second is over: what has changed in it, for people.
+    pub(super) fn second(&mut self, now: u64) -> Vec<String> {
+        let unused = Seen::unused();
+        let mut seen = vec![unused; self.record.len()];
+        for (target, state) in self.pools.iter().flat_map(|pool| pool.second(at(now))) {
+            seen[target] = state;
+        }
+        self.record.seen(seen)
+    }
+
+    /// What was seen of targets, and of policies where the scenario has some.
+    pub(super) fn into_records(self) -> (PoolRecord, Option<PolicyRecord>) {
+        (self.record, self.gateway.map(|_| self.policies))
+    }
+}
+
+/// The status of a request that is not sent on.
+pub(super) fn status_of(verdict: &Verdict) -> u16 {
+    match verdict {
+        Verdict::Rejected { .. } => 429,
+        Verdict::NoKey { .. } => 400,
+        Verdict::NoRoute | Verdict::Local | Verdict::Admitted { .. } => 404,
+    }
+}
+
+/// Reports to the breaker how a call has ended. A way to fail that does not count says nothing.
+fn record(interaction: &Interaction, call: Call, ended: Ended, took: Duration, now: Timestamp) {
+    let Some(breaker) = &interaction.breaker else { return };
+    let verdict = match ended.cause {
+        Some(cause) if !interaction.failures.has(cause) => return,
+        Some(_) => CallVerdict::Failure,
+        None if interaction.failures.has_status(ended.status) => CallVerdict::Failure,
+        None => CallVerdict::Success,
+    };
+    breaker.record(call, verdict, took, now);
+}
+
+/// The same for all requests of a client.
+fn hash(job: &Job) -> u64 {
+    Rng::with_seed((job.group as u64) << 40 | job.client).u64(..)
+}
