@@ -101,7 +101,10 @@ impl Metrics {
 
 /// The path by which a request is served and counted: what is below `/api/test` is the same.
 pub(super) fn served_as(path: &str) -> &str {
-    if path.starts_with("/api/test/") { "/api/test" } else { path }
+    match path.strip_prefix("/api/test/") {
+        Some(below) if !below.is_empty() => "/api/test",
+        Some(_) | None => path,
+    }
 }
 
 /// A request without a response yet. If it is dropped as such, its client has gone.
