@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::{StatusCode, Version};
@@ -38,8 +39,8 @@ pub(crate) struct Record {
     pub(crate) rejected_by: Option<Box<str>>,
     /// The limits on a dry run that would have rejected it.
     pub(crate) would_reject: Vec<Box<str>>,
-    /// How many attempts were made at its upstream.
-    pub(crate) attempts: u32,
+    /// How many attempts were made at its upstream. Atomic, because attempts side by side only borrow it.
+    pub(crate) attempts: AtomicU32,
     /// Where its response comes from, once there is one.
     pub(crate) source: Option<Source>,
 }
@@ -84,7 +85,7 @@ impl Record {
             upstream: Box::default(),
             rejected_by: None,
             would_reject: Vec::new(),
-            attempts: 0,
+            attempts: AtomicU32::new(0),
             source: None,
         }
     }
@@ -106,7 +107,7 @@ impl Record {
             upstream: Box::default(),
             rejected_by: None,
             would_reject: Vec::new(),
-            attempts: 0,
+            attempts: AtomicU32::new(0),
             source: None,
         }
     }
@@ -188,8 +189,9 @@ fn json(line: &mut String, record: &Record, status: StatusCode, bytes: u64, is_w
     if let Some(source) = record.source {
         let _written = write!(line, ",\"source\":\"{}\"", source.word());
     }
-    if record.attempts > 0 {
-        let _written = write!(line, ",\"attempts\":{}", record.attempts);
+    let attempts = record.attempts.load(Ordering::Relaxed);
+    if attempts > 0 {
+        let _written = write!(line, ",\"attempts\":{attempts}");
     }
     if !record.would_reject.is_empty() {
         let names: serde_json::Value = record.would_reject.iter().map(|name| text(name)).collect();

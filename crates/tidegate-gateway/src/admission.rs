@@ -2,6 +2,7 @@
 
 use std::iter;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_policy::{Decision, Level, MAX_LEVELS, NotAdmitted, Rule, Ticket, Timestamp, check_all};
@@ -66,7 +67,8 @@ pub(crate) struct Admission {
     clock: Clock,
     checks: Vec<LimitCheck>,
     shared: Charged,
-    sent: bool,
+    /// Atomic, because attempts side by side only borrow it.
+    sent: AtomicBool,
     /// Limits on a dry run that would have rejected.
     would_reject: Vec<usize>,
 }
@@ -78,7 +80,7 @@ pub(crate) struct Admissions {
     /// Boxed, for most upstreams have no limits.
     upstream: Option<Box<Admission>>,
     /// Whether an attempt has sent something.
-    was_sent: bool,
+    was_sent: AtomicBool,
 }
 
 impl Admissions {
@@ -115,34 +117,39 @@ impl Admissions {
     }
 
     /// The request goes to its upstream now: what it took is spent.
-    pub(crate) fn sending(&mut self) {
-        self.was_sent = true;
+    pub(crate) fn sending(&self) {
+        self.was_sent.store(true, Ordering::Relaxed);
         self.set_sent(true);
     }
 
     /// An attempt has ended: what it took is spent.
-    pub(crate) fn attempted(&mut self) {
+    pub(crate) fn attempted(&self) {
         self.set_sent(true);
     }
 
     /// The gateway rejects the request after all. What an earlier attempt has sent stays spent.
-    pub(crate) fn rejected(&mut self) {
-        if !self.was_sent {
+    pub(crate) fn rejected(&self) {
+        if !self.was_sent.load(Ordering::Relaxed) {
             self.set_sent(false);
         }
     }
 
     /// The gateway itself has rejected the attempt: it has cost the upstream nothing.
-    pub(crate) fn attempt_rejected(&mut self) {
-        if let Some(admission) = &mut self.upstream {
-            admission.sent = false;
+    pub(crate) fn attempt_rejected(&self) {
+        if let Some(admission) = &self.upstream {
+            admission.sent.store(false, Ordering::Relaxed);
         }
     }
 
-    fn set_sent(&mut self, is_sent: bool) {
-        for admission in self.client.iter_mut().chain(self.upstream.as_deref_mut()) {
-            admission.sent = is_sent;
+    /// Another attempt than the one that took the upstream's limits for the request is the one that counts.
+    pub(crate) fn replace_upstream(&mut self, admission: Option<Box<Admission>>) {
+        if admission.is_some() {
+            self.upstream = admission;
         }
+    }
+
+    fn set_sent(&self, is_sent: bool) {
+        self.all().for_each(|admission| admission.sent.store(is_sent, Ordering::Relaxed));
     }
 }
 
@@ -153,8 +160,13 @@ impl Admission {
     }
 
     /// Spends what it took, although the request is not sent on.
-    pub(crate) fn spend(mut self) {
-        self.sent = true;
+    pub(crate) fn spend(self) {
+        self.set_sent();
+    }
+
+    /// The attempt is sent now: what it took is spent.
+    pub(crate) fn set_sent(&self) {
+        self.sent.store(true, Ordering::Relaxed);
     }
 
     fn degraded(&self) -> Option<&str> {
@@ -187,12 +199,13 @@ impl Drop for Admission {
 impl Admission {
     /// Gives back what is not spent. A second call does nothing.
     fn settle(&mut self) {
-        give_back(&self.plan, &mut self.checks, !self.sent, || self.clock.now());
+        let is_sent = *self.sent.get_mut();
+        give_back(&self.plan, &mut self.checks, !is_sent, || self.clock.now());
         if self.shared.is_empty() {
             return;
         }
         let shared = std::mem::take(&mut self.shared);
-        let shared = if self.sent { shared.only_slots() } else { shared };
+        let shared = if is_sent { shared.only_slots() } else { shared };
         if let (Some(store), false) = (&self.store, shared.is_empty()) {
             self.returns.give_back(store, shared, self.clock.now());
         }
@@ -236,7 +249,7 @@ pub(crate) async fn admit(
         clock,
         checks,
         shared: Charged::default(),
-        sent: false,
+        sent: AtomicBool::new(false),
         would_reject: Vec::new(),
     };
     match check_limits(&mut admission, context).await {

@@ -27,6 +27,7 @@ use tidegate_wait::Slot;
 use tokio::time::sleep;
 
 use crate::access_log::version_name;
+use crate::admission::Admission;
 use crate::attempt_hold::{AttemptHold, HeldShare};
 use crate::body::Body;
 use crate::buffers::Lease;
@@ -100,15 +101,15 @@ pub(crate) struct Permitted {
 /// Sends a request to an endpoint, and waits for the head of its response. A failed attempt returns the request's body,
 /// so that it can be repeated.
 pub(crate) async fn attempt(
-    context: &mut RequestContext<'_>,
+    context: &RequestContext<'_>,
     outgoing: &Outgoing<'_>,
-    chosen: Chosen,
+    chosen: &mut Chosen,
     permitted: Permitted,
     body: Option<RequestBody>,
 ) -> Ended {
     let Permitted { number, started, at, within, is_short, upload, call } = permitted;
-    if let Some(record) = &mut context.settlement.record {
-        record.attempts = number;
+    if let Some(record) = &context.settlement.record {
+        record.attempts.store(number, Ordering::Relaxed);
     }
     let (head, traits) = outgoing_head(context, outgoing, &chosen.member.entry);
     let (worker, connections) = (context.worker, &context.plan.site.connections);
@@ -134,12 +135,14 @@ pub(crate) async fn attempt(
         },
     };
     // A client that leaves before the first byte is sent has spent nothing: the admissions are dropped unsent.
-    let (admissions, sent) = (&mut context.settlement.admissions, AtomicU64::new(0));
+    let (admissions, sent) = (&context.settlement.admissions, AtomicU64::new(0));
+    let own = chosen.own_admission.as_deref();
     // Boxed, like everything that not every request needs.
     let mut late = if upload.is_none() { within.map(|within| Box::pin(sleep(within))) } else { None };
     let ended = {
         let sending = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || {
             admissions.sending();
+            own.inspect(|own| own.set_sent());
             sent.fetch_add(1, Ordering::Relaxed);
         });
         let mut sending = pin!(sending);
@@ -157,7 +160,8 @@ pub(crate) async fn attempt(
         })
         .await
     };
-    context.settlement.admissions.attempted();
+    admissions.attempted();
+    own.inspect(|own| own.set_sent());
     let sent = sent.into_inner();
     if sent > 1
         && let Some(interaction) = outgoing.interaction
@@ -165,7 +169,7 @@ pub(crate) async fn attempt(
         interaction.note_resent(sent - 1, context.worker.gateway.now());
     }
     let is_cut = is_short && late.is_some_and(|late| late.is_elapsed());
-    record(context, outgoing, &Recorded { number, started, at, is_cut }, call, &ended);
+    record(context, outgoing, &mut chosen.hold, &Recorded { number, started, at, is_cut }, call, &ended);
     ended
 }
 
@@ -181,9 +185,12 @@ fn too_late(sent: &AtomicU64, is_connecting: &AtomicBool) -> Failed<RequestBody>
     Failed { trouble, was_sent, is_repeatable: !was_sent, body: None }
 }
 
-/// The endpoint that gets the request.
+/// The endpoint that gets the request, and what the attempt holds of it.
 pub(crate) struct Chosen {
     member: Arc<Member>,
+    pub(crate) hold: AttemptHold,
+    /// What the attempt took at the upstream's limits, if the request holds what another attempt took there.
+    pub(crate) own_admission: Option<Box<Admission>>,
 }
 
 /// Whether there is an endpoint that may get the request and was not tried yet.
@@ -206,7 +213,7 @@ pub(crate) enum Preferred<'a> {
 /// Chooses an endpoint, and counts the request there and for the client's address. `slot`: that of the bulkhead, which
 /// it holds from now on.
 pub(crate) fn choose(
-    context: &mut RequestContext<'_>,
+    context: &RequestContext<'_>,
     outgoing: &Outgoing<'_>,
     preferred: &Preferred<'_>,
     at: Timestamp,
@@ -241,8 +248,8 @@ pub(crate) fn choose(
         }
         share = Some(held);
     }
-    context.settlement.hold = Some(AttemptHold::new(in_flight, share, slot));
-    Ok(Chosen { member: Arc::clone(member) })
+    let hold = AttemptHold::new(in_flight, share, slot);
+    Ok(Chosen { member: Arc::clone(member), hold, own_admission: None })
 }
 
 /// An attempt, for those who record how it ended.
@@ -256,8 +263,9 @@ struct Recorded {
 
 /// Records how an attempt ended: for the endpoint, for the upstream, and at the breaker.
 fn record(
-    context: &mut RequestContext<'_>,
+    context: &RequestContext<'_>,
     outgoing: &Outgoing<'_>,
+    hold: &mut AttemptHold,
     recorded: &Recorded,
     call: Option<Call>,
     ended: &Ended,
@@ -275,15 +283,18 @@ fn record(
                 UploadEnd::UnderWay => None,
             };
             if upstream.is_failure(response.status) {
-                record_failure(context, upstream, Outcome::Failure { cause: Cause::Status, took }, now);
-            } else if let Some(hold) = &context.settlement.hold {
+                record_failure(context, upstream, hold, Outcome::Failure { cause: Cause::Status, took }, now);
+            } else {
                 hold.in_flight.responded(took, now);
             }
-            if let (Some(call), Some(interaction)) = (call, outgoing.interaction) {
-                let recorded = interaction.responded(call, response.status, took.unwrap_or_default(), now);
-                if let (Some(hold), Some(recorded)) = (&mut context.settlement.hold, recorded) {
-                    hold.recorded(recorded);
-                }
+            let Some(interaction) = outgoing.interaction else { return };
+            if let Some(call) = call
+                && let Some(recorded) = interaction.responded(call, response.status, took.unwrap_or_default(), now)
+            {
+                hold.recorded(recorded);
+            }
+            if let (1, Some(took)) = (recorded.number, took) {
+                interaction.note_latency(Some(response.status), took, now);
             }
         }
         Err(_) if recorded.is_cut => {}
@@ -291,11 +302,13 @@ fn record(
             // A client that sends a body takes some of the time.
             let known = failed.body.is_none().then_some(took);
             let outcome = outcome_of(&failed.trouble, known);
-            record_failure(context, upstream, outcome, now);
-            if let (Some(call), Some(interaction), Outcome::Failure { cause, .. }) =
-                (call, outgoing.interaction, outcome)
-            {
+            record_failure(context, upstream, hold, outcome, now);
+            let Some(interaction) = outgoing.interaction else { return };
+            if let (Some(call), Outcome::Failure { cause, .. }) = (call, outcome) {
                 interaction.failed(call, cause, known.unwrap_or_default(), now);
+            }
+            if let (1, Trouble::ResponseTimeout, Some(took)) = (recorded.number, &failed.trouble, known) {
+                interaction.note_latency(None, took, now);
             }
         }
     }
@@ -313,8 +326,13 @@ pub(crate) fn note_trouble(context: &RequestContext<'_>, upstream: &Upstream, tr
 }
 
 #[cold]
-fn record_failure(context: &RequestContext<'_>, upstream: &Upstream, outcome: Outcome, now: Timestamp) {
-    let Some(hold) = &context.settlement.hold else { return };
+fn record_failure(
+    context: &RequestContext<'_>,
+    upstream: &Upstream,
+    hold: &AttemptHold,
+    outcome: Outcome,
+    now: Timestamp,
+) {
     let pool = upstream.endpoints.pool();
     if let Some(change) = pool.balancer.record(&hold.in_flight, outcome, now) {
         context.worker.gateway.note_endpoint_change(&upstream.name, &pool, change);
@@ -328,7 +346,7 @@ pub(crate) struct Framing<'a> {
     /// Whether it is in memory, so that it can be sent again.
     pub(crate) is_whole: bool,
     /// The protocol that the client wants to switch to.
-    upgrade: Option<&'a [u8]>,
+    pub(crate) upgrade: Option<&'a [u8]>,
 }
 
 /// Writes the head for an endpoint anew. The traits are what the exchange has to know of it.

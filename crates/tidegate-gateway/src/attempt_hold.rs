@@ -36,6 +36,11 @@ impl AttemptHold {
         Self { in_flight, _share: share, of_policy }
     }
 
+    /// Holds a slot of the bulkhead from now on.
+    pub(crate) fn enter(&mut self, slot: Slot) {
+        self.of_policy.get_or_insert_default().slot = Some(slot);
+    }
+
     /// Its slot of the bulkhead, for another attempt. Everything else is given back.
     pub(crate) fn into_slot(mut self) -> Option<Slot> {
         self.of_policy.as_mut()?.slot.take()

@@ -112,10 +112,19 @@ impl RequestContext<'_> {
             Outgoing::new(&request, host.whole(), from_trusted, body, &resolved, passage.interaction);
         let First { permitted, slot, replayable } = passage.first(self, &mut outgoing, passed, &mut body);
         let ended = match choose(self, &outgoing, &Preferred::All, permitted.at, slot) {
-            Ok(chosen) => match attempt(self, &outgoing, chosen, permitted, body).await {
-                Ok(response) if !passage.repeats(&response) => return passage.respond_with(self, response),
-                ended => ended,
-            },
+            Ok(mut chosen) => {
+                let ended = match passage.hedge(self, &outgoing, replayable.as_ref()) {
+                    None => attempt(self, &outgoing, &mut chosen, permitted, body).await,
+                    Some(hedge) => {
+                        Box::pin(passage.attempt_hedged(self, &outgoing, &mut chosen, permitted, body, hedge)).await
+                    }
+                };
+                self.settlement.hold = Some(chosen.hold);
+                match ended {
+                    Ok(response) if !passage.repeats(&response) => return passage.respond_with(self, response),
+                    ended => ended,
+                }
+            }
             Err(trouble) => Err(not_begun(trouble, body)),
         };
         // Boxed, like everything that happens rarely.

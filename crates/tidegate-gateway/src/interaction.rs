@@ -8,7 +8,7 @@ use http::StatusCode;
 use tidegate_policy::breaker::{Breaker, Call, Phase, Transition, Verdict};
 use tidegate_policy::endpoints::Cause;
 use tidegate_policy::journey::{NoRetry, Terms};
-use tidegate_policy::retry::RetryBudget;
+use tidegate_policy::retry::{HedgeDelay, RetryBudget};
 use tidegate_policy::{FailureSet, InvalidSetting, Timestamp};
 use tidegate_serve::{Counter, Log};
 use tidegate_wait::Bulkhead;
@@ -26,6 +26,7 @@ pub(crate) struct Interaction {
     pub(crate) failures: FailureSet,
     pub(crate) breaker: Option<Arc<Breaker>>,
     pub(crate) budget: Option<Arc<RetryBudget>>,
+    pub(crate) hedge: Option<Arc<HedgeDelay>>,
     pub(crate) bulkhead: Option<Bulkhead>,
     pub(crate) stats: Arc<InteractionStats>,
 }
@@ -37,6 +38,10 @@ pub(crate) struct InteractionStats {
     not_repeated: [Counter; NOT_REPEATED.len()],
     /// Attempts that were repeated.
     pub(crate) retries: Counter,
+    /// Attempts that were made beside another.
+    pub(crate) hedges: Counter,
+    /// Those of them that brought the response.
+    pub(crate) hedges_won: Counter,
     /// Requests sent again because a kept connection had ended.
     pub(crate) resent: Counter,
     /// Requests that waited for a slot of the bulkhead until their time was over.
@@ -98,6 +103,15 @@ impl Interaction {
             }
             (Some(retry), None) => Some(Arc::new(RetryBudget::new(retry.budget).map_err(invalid("retry.budget"))?)),
         };
+        let hedge = match (policy.retry.as_ref().and_then(|it| it.hedge), known.and_then(|known| known.hedge.as_ref()))
+        {
+            (None, _) => None,
+            (Some(settings), Some(known)) => {
+                known.change(settings).map_err(invalid("retry.hedge"))?;
+                Some(Arc::clone(known))
+            }
+            (Some(settings), None) => Some(Arc::new(HedgeDelay::new(settings).map_err(invalid("retry.hedge"))?)),
+        };
         let bulkhead = match (policy.bulkhead, known.and_then(|known| known.bulkhead.as_ref())) {
             (None, _) => None,
             (Some(settings), Some(known)) => {
@@ -114,6 +128,7 @@ impl Interaction {
             failures: policy.failures,
             breaker,
             budget,
+            hedge,
             bulkhead,
             stats: known.map_or_else(Arc::default, |known| Arc::clone(&known.stats)),
         })
@@ -142,6 +157,16 @@ impl Interaction {
     pub(crate) fn failed(&self, call: Call, cause: Cause, took: Duration, now: Timestamp) {
         if let Some(breaker) = self.breaker.as_ref().filter(|_| self.failures.has(cause)) {
             breaker.record(call, Verdict::Failure, took, now);
+        }
+    }
+
+    /// A first attempt has had its response after this time, or none for so long.
+    pub(crate) fn note_latency(&self, status: Option<StatusCode>, took: Duration, now: Timestamp) {
+        let Some(hedge) = &self.hedge else { return };
+        // How soon an upstream fails says nothing about how long its responses take.
+        let is_failure = status.zip(self.retry.as_ref()).is_some_and(|(status, it)| it.on.has_status(status.as_u16()));
+        if !is_failure {
+            hedge.note(took, now);
         }
     }
 

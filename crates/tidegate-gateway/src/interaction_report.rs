@@ -133,6 +133,24 @@ fn write_retries(plan: &Plan, now: Timestamp, page: &mut Exposition) {
             family.sample(&[*service, *policy, ("reason", reason)], count);
         }
     }
+    let hedges = having(plan, |it| Some((it.hedge.as_ref()?.delay(now), &it.stats)));
+    let help = "Attempts that were made beside another that had no response yet.";
+    let mut family = page.family("tidegate_hedges_total", help, Kind::Counter);
+    for (labels, (_, stats)) in &hedges {
+        family.sample(labels, stats.hedges.get());
+    }
+    let help = "Those of them that brought the response.";
+    let mut family = page.family("tidegate_hedges_won_total", help, Kind::Counter);
+    for (labels, (_, stats)) in &hedges {
+        family.sample(labels, stats.hedges_won.get());
+    }
+    let help = "After how long without a response they are made. Missing while too little is known.";
+    let mut family = page.family("tidegate_hedge_delay_seconds", help, Kind::Gauge);
+    for (labels, (delay, _)) in &hedges {
+        if let Some(delay) = delay {
+            family.sample(labels, delay.as_secs_f64());
+        }
+    }
     let help = "Retries that the budget has left.";
     let mut family = page.family("tidegate_retry_budget_left", help, Kind::Gauge);
     for (labels, (budget, _)) in &retries {

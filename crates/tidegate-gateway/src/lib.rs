@@ -30,6 +30,7 @@ mod gateway;
 mod h2;
 mod h2_streams;
 mod handler;
+mod hedging;
 mod identity;
 mod interaction;
 mod interaction_report;

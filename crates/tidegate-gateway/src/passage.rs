@@ -36,12 +36,14 @@ use crate::validation;
 pub(crate) struct Passage<'a> {
     /// None as long as there is nothing to pass: no policy, no limits of the upstream, one attempt.
     journey: Option<Journey>,
-    resolved: &'a Resolved<'a>,
+    pub(crate) resolved: &'a Resolved<'a>,
     pub(crate) interaction: Option<&'a Interaction>,
     /// The time after the last step that took any.
     now: Instant,
     /// The same by the gateway's clock.
-    at: Timestamp,
+    pub(crate) at: Timestamp,
+    /// The endpoint of an attempt that failed beside the one whose failure is known.
+    pub(crate) also_tried: Option<usize>,
 }
 
 /// What the first attempt of a request has, and what it takes to send it again.
@@ -67,11 +69,11 @@ impl<'a> Passage<'a> {
         let has_waited = began != context.settlement.started;
         let at = if has_waited { context.worker.gateway.clock.at(began) } else { context.now };
         if !has_limits && interaction.is_none() {
-            return Self { journey: None, resolved, interaction, now: began, at };
+            return Self { journey: None, resolved, interaction, now: began, at, also_tried: None };
         }
         let terms = interaction.map(|interaction| interaction.terms);
         let journey = Some(Journey::new(Terms { has_limits, ..terms.unwrap_or_default() }, at));
-        Self { journey, resolved, interaction, now: began, at }
+        Self { journey, resolved, interaction, now: began, at, also_tried: None }
     }
 
     /// Passes the policies before the first attempt.
@@ -115,7 +117,7 @@ impl<'a> Passage<'a> {
 
     /// The journey. One that had nothing to pass begins here, after its first attempt.
     #[inline]
-    fn journey(&mut self) -> &mut Journey {
+    pub(crate) fn journey(&mut self) -> &mut Journey {
         let at = self.at;
         self.journey.get_or_insert_with(|| {
             let mut journey = Journey::new(Terms::default(), at);
@@ -134,13 +136,13 @@ impl<'a> Passage<'a> {
         self.journey().waited();
     }
 
-    fn note_time(&mut self, context: &RequestContext<'_>) {
+    pub(crate) fn note_time(&mut self, context: &RequestContext<'_>) {
         self.now = Instant::now();
         self.at = context.worker.gateway.clock.at(self.now);
     }
 
     /// Asks the breaker.
-    fn ask(&self, now: Timestamp) -> Result<Option<Call>, Barred> {
+    pub(crate) fn ask(&self, now: Timestamp) -> Result<Option<Call>, Barred> {
         let breaker = self.interaction.and_then(|interaction| interaction.breaker.as_ref());
         breaker.map(|breaker| breaker.ask(now).map_err(Barred::Breaker)).transpose()
     }
@@ -194,7 +196,12 @@ impl<'a> Passage<'a> {
     }
 
     #[inline]
-    fn permitted(&self, within: Option<Duration>, call: Option<Call>, upload: Option<Arc<AtomicBool>>) -> Permitted {
+    pub(crate) fn permitted(
+        &self,
+        within: Option<Duration>,
+        call: Option<Call>,
+        upload: Option<Arc<AtomicBool>>,
+    ) -> Permitted {
         let is_short = within.is_some_and(|within| self.journey.as_ref().is_some_and(|it| it.is_short(within)));
         let Self { now: started, at, .. } = *self;
         Permitted { number: self.attempts(), started, at, within, is_short, upload, call }
@@ -220,6 +227,9 @@ impl<'a> Passage<'a> {
             self.note_time(context);
             if let Some(hold) = &context.settlement.hold {
                 others.tried.insert(hold.in_flight.index());
+            }
+            if let Some(index) = self.also_tried.take() {
+                others.tried.insert(index);
             }
             let (mut slot, goes_elsewhere) = (None, self.goes_elsewhere(context, outgoing, &ended, &mut others));
             if goes_elsewhere {
@@ -259,7 +269,11 @@ impl<'a> Passage<'a> {
             };
             let permitted = self.permitted(passed.within, passed.call, upload);
             ended = match choose(context, outgoing, &preferred, self.at, passed.slot) {
-                Ok(chosen) => attempt(context, outgoing, chosen, permitted, body).await,
+                Ok(mut chosen) => {
+                    let ended = attempt(context, outgoing, &mut chosen, permitted, body).await;
+                    context.settlement.hold = Some(chosen.hold);
+                    ended
+                }
                 Err(trouble) => Err(not_begun(trouble, body)),
             };
             match ended {
@@ -311,7 +325,7 @@ impl<'a> Passage<'a> {
                 (cause.is_some_and(|cause| retry.on.has(cause)), None, failed.is_repeatable)
             }
         };
-        let is_safe = is_unsent || outgoing.request.method.is_idempotent() || has_key(context, outgoing, retry);
+        let is_safe = is_unsent || may_come_twice(context, outgoing, retry);
         // Of a body that flows nothing was read if there was not even a connection.
         let is_untouched = ended.as_ref().is_err_and(|failed| is_unsent && has_no_connection(&failed.trouble));
         let is_whole = is_untouched || is_replayable || !outgoing.framing.has_body;
@@ -432,6 +446,11 @@ fn cause_of(trouble: &Trouble, is_replayable: bool) -> Option<Cause> {
 /// Whether an attempt had no connection, so that nothing of its body was read.
 fn has_no_connection(trouble: &Trouble) -> bool {
     matches!(trouble, Trouble::Connect(_) | Trouble::ConnectTimeout) || trouble.is_rejection()
+}
+
+/// Whether it does no harm if the upstream gets the request twice.
+pub(crate) fn may_come_twice(context: &RequestContext<'_>, outgoing: &Outgoing<'_>, retry: &RetrySettings) -> bool {
+    outgoing.request.method.is_idempotent() || has_key(context, outgoing, retry)
 }
 
 /// Whether the upstream gets an idempotency key with the request. One that the client names in `Connection`, or that

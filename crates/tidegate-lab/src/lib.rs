@@ -41,7 +41,7 @@ pub const DEMO: [(&str, &str); 5] = [
 ];
 
 /// The scenarios that come with it: name and text.
-pub const SCENARIOS: [(&str, &str); 14] = [
+pub const SCENARIOS: [(&str, &str); 15] = [
     ("normal", include_str!("../../../scenarios/normal.yaml")),
     ("spikes", include_str!("../../../scenarios/spikes.yaml")),
     ("attack", include_str!("../../../scenarios/attack.yaml")),
@@ -56,4 +56,5 @@ pub const SCENARIOS: [(&str, &str); 14] = [
     ("slow-provider", include_str!("../../../scenarios/slow-provider.yaml")),
     ("retry-storm", include_str!("../../../scenarios/retry-storm.yaml")),
     ("metastable", include_str!("../../../scenarios/metastable.yaml")),
+    ("slow-tail", include_str!("../../../scenarios/slow-tail.yaml")),
 ];

@@ -1,6 +1,8 @@
 //! A run in simulated time: the load generator's schedule, the gateway's limits, the target's station, and no clock.
 
+mod attempt;
 mod events;
+mod hedging;
 mod interaction;
 mod limit;
 mod outage;
@@ -153,6 +155,7 @@ impl<'a> Simulation<'a> {
             Occurrence::Served(job) => self.served(now, job),
             Occurrence::GivesUp => self.give_up(now),
             Occurrence::Deadline { attempt } => self.deadline(now, attempt),
+            Occurrence::Hedge { attempt } => self.hedge(now, attempt),
             Occurrence::Again(job) => self.arrive(now, job),
             Occurrence::GoesOn { passage, wait } => self.wake(now, passage, wait),
             Occurrence::ChecksBegin { upstream } => self.begin_checks(now, upstream),
@@ -405,7 +408,8 @@ impl<'a> Simulation<'a> {
                 | Occurrence::GoesOn { .. }
                 | Occurrence::Served(_)
                 | Occurrence::GivesUp
-                | Occurrence::Deadline { .. } => {
+                | Occurrence::Deadline { .. }
+                | Occurrence::Hedge { .. } => {
                     self.happen(at, what);
                     self.settle_site(at);
                 }

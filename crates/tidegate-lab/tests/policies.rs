@@ -167,6 +167,65 @@ fn clients_that_send_again_keep_their_request() {
     assert_eq!(impatient.observation.total().all().offered, 600, "there are no timeouts");
 }
 
+/// What the second attempt saves, what it costs, and that the first says nothing when it is left.
+#[test]
+fn a_request_without_a_response_gets_a_second_attempt_elsewhere() {
+    let text = |policy: &str, more: &str| {
+        format!(
+            "
+duration: 12
+gateway:
+  upstreams:
+    service: {{endpoints: [{{url: 'http://one', weight: 9}}, 'http://two'], balance: round_robin, policy: one,
+      limits: [few], ejection: {{consecutive_failures: 0, success_rate: false}}}}
+  policies: {{one: {{attempt_timeout: 2s, breaker: {{consecutive: 1, open: 60s}}, {policy}}}}}
+  limits: {{few: {{algorithm: concurrency, limit: 40, hold: 30, key: global}}}}
+targets: {{one: {{}}, two: {{workers: 16}}}}
+load: {{profile: {{type: constant, params: {{rps: 100}}}}{more}}}
+faults: [{{at: 4, for: 6, what: slow, target: two, factor: 100}}]
+"
+        )
+    };
+    let hedge = "hedge: {quantile: 0.8, min_delay: 20ms}";
+    let (with, outcome) = run(&text(&format!("retry: {{attempts: 2, budget: {{share: 1}}, {hedge}}}"), ""));
+    assert_eq!((with.served, with.open_after), (Some(1.0), None), "{with:?}");
+    // Of 1,200 requests 60 were sent to the slow one, and those twice.
+    assert_eq!(with.amplification, Some(1.05), "{with:?}");
+    assert_eq!(outcome.observation.latency.max(), 25_007, "the delay, and 5 ms");
+    let (without, _) = run(&text("retry: {attempts: 2}", ""));
+    assert!(without.amplification == Some(1.0) && without.latency.is_some_and(|it| it.p99 > 0.4), "{without:?}");
+    // The budget, unsafe methods and a bulkhead that is full leave it out.
+    for (policy, more) in [
+        (format!("retry: {{attempts: 2, budget: {{share: 0, floor: 0}}, {hedge}}}"), ""),
+        (format!("retry: {{attempts: 2, {hedge}}}"), ", requestOptions: {method: POST}"),
+    ] {
+        let (scores, _) = run(&text(&policy, more));
+        assert_eq!(scores.amplification, Some(1.0), "{policy} {more}");
+    }
+}
+
+/// Both attempts end with their request: neither a slot nor a worker stays taken.
+#[test]
+fn a_client_that_leaves_two_attempts_gives_everything_back() {
+    let text = "
+duration: 12
+gateway:
+  upstreams: {service: {endpoints: ['http://one', 'http://two'], policy: one, ejection: {consecutive_failures: 0}}}
+  policies: {one: {bulkhead: {limit: 8}, retry: {attempts: 2, budget: {share: 1}, hedge: {min_delay: 20ms}}}}
+targets: {one: {workers: 4, queue: 0}, two: {workers: 4, queue: 0}}
+load: {requestOptions: {timeout: 0.2}, profile: {type: constant, params: {rps: 20}}}
+faults:
+  - {at: 4, for: 4, what: freeze, target: one}
+  - {at: 4, for: 4, what: freeze, target: two}
+";
+    let (_, outcome) = run(text);
+    let all = outcome.observation.total().all();
+    assert_eq!(all.offered, all.good + all.rejected + all.errors + all.target_errors, "{all:?}");
+    // Four requests are in flight, each twice, while nothing responds; no more than eight slots and workers are needed.
+    assert_eq!((all.rejected, all.target_errors), (0, 0), "{all:?}");
+    assert!((75..=85).contains(&all.errors), "all of four seconds: {all:?}");
+}
+
 /// A client that has left holds nothing: neither a slot nor a probe.
 #[test]
 fn a_client_that_leaves_gives_everything_back() {

@@ -132,6 +132,15 @@ impl<W> Bulkhead<W> {
         Entry::Queued(ticket)
     }
 
+    /// Takes a slot if one is free, for work that can be left undone: otherwise nothing is counted as rejected.
+    pub fn enter_if_free(&self) -> bool {
+        let mut inner = lock(&self.inner);
+        let is_free = inner.in_flight < inner.settings.limit;
+        inner.in_flight += u32::from(is_free);
+        inner.entered += u64::from(is_free);
+        is_free
+    }
+
     /// Gives a slot back. If somebody waits, the first of them has it now: wake this waiter.
     #[inline]
     #[must_use = "the waiter that is returned has the slot, and must be woken"]

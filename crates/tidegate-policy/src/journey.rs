@@ -112,6 +112,8 @@ pub struct Journey {
     last_pause: Duration,
     /// Whether time has passed since the breaker was asked.
     has_waited: bool,
+    /// Whether the steps are those of an attempt beside another.
+    is_hedge: bool,
     attempts: u32,
 }
 
@@ -126,6 +128,7 @@ impl Journey {
             pause: None,
             last_pause: Duration::ZERO,
             has_waited: false,
+            is_hedge: false,
             attempts: 0,
         }
     }
@@ -165,6 +168,7 @@ impl Journey {
                 Next::Enter => {
                     self.next = Next::AskAgain;
                     if let Some(wait) = self.terms.bulkhead {
+                        let wait = if self.is_hedge { Duration::ZERO } else { wait };
                         return Step::Enter(left.map_or(wait, |left| wait.min(left)));
                     }
                 }
@@ -181,7 +185,7 @@ impl Journey {
 
     fn attempt(&mut self, left: Option<Duration>) -> Step {
         self.attempts += 1;
-        (self.next, self.has_waited) = (Next::Ask, false);
+        (self.next, self.has_waited, self.is_hedge) = (Next::Ask, false, false);
         let within = match (self.terms.attempt_timeout, left) {
             (Some(attempt), Some(left)) => Some(attempt.min(left)),
             (one, other) => one.or(other),
@@ -239,6 +243,30 @@ impl Journey {
             (self.next, self.has_waited) = (Next::AskAgain, true);
         }
         may
+    }
+
+    /// Plans an attempt beside the one under way, which has had no response for long, or says why there is none. The
+    /// steps up to it follow. It is not worth a wait: where a step would take time or rejects, the driver does without
+    /// it and reports that with [`go_without_hedge`](Self::go_without_hedge). `take_budget` is asked last.
+    pub fn hedge(&mut self, now: Timestamp, take_budget: impl FnOnce() -> bool) -> Result<(), NoRetry> {
+        let Some(retry) = self.terms.retry else { return Err(NoRetry::NotRetryable) };
+        if self.attempts >= retry.attempts {
+            return Err(NoRetry::Exhausted);
+        }
+        if self.time_left(now).is_some_and(|left| left.is_zero()) {
+            return Err(NoRetry::NoTime);
+        }
+        if !take_budget() {
+            return Err(NoRetry::NoBudget);
+        }
+        (self.next, self.has_waited, self.is_hedge) = (Next::Ask, false, true);
+        Ok(())
+    }
+
+    /// The attempt that [`hedge`](Self::hedge) planned is not made.
+    pub fn go_without_hedge(&mut self) {
+        (self.next, self.has_waited, self.is_hedge) = (Next::Ask, false, false);
+        self.delay = Duration::ZERO;
     }
 
     /// Whether an attempt within this time has less than half of the most it may have, because the rest went by before:

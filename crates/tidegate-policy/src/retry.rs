@@ -1,5 +1,6 @@
-//! Retries: how long to pause before the next attempt ([`Backoff`]), and how many retries the whole program may make
-//! ([`RetryBudget`]), so that retries never make an overload worse.
+//! Retries: how long to pause before the next attempt ([`Backoff`]), how many retries the whole program may make
+//! ([`RetryBudget`]), so that retries never make an overload worse, and after how long without a response another
+//! attempt is worth it ([`HedgeDelay`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,6 +26,8 @@
 
 mod backoff;
 mod budget;
+mod hedge;
 
 pub use backoff::{Backoff, Jitter};
 pub use budget::{BudgetSettings, BudgetSnapshot, RetryBudget};
+pub use hedge::{HedgeDelay, HedgeSettings};

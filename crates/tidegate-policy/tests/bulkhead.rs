@@ -50,7 +50,8 @@ impl Walk {
 
     fn step(&mut self) {
         match self.rng.u32(0..20) {
-            0..9 => self.enter(),
+            0..8 => self.enter(),
+            8 => self.enter_if_free(),
             9..16 => self.leave(),
             16..19 => self.cancel(),
             _ => self.change(),
@@ -74,6 +75,15 @@ impl Walk {
             self.model.waiting.push_back(name);
         } else {
             assert_eq!(entry, Entry::Full);
+        }
+    }
+
+    fn enter_if_free(&mut self) {
+        let is_free = self.model.in_flight.len() < self.settings.limit as usize;
+        assert_eq!(self.bulkhead.enter_if_free(), is_free);
+        if is_free {
+            self.model.in_flight.push(self.next);
+            self.next += 1;
         }
     }
 

@@ -58,6 +58,11 @@ impl Bulkhead {
         is_entered.then(|| Slot(self.clone()))
     }
 
+    /// The same for work that can be left undone: if no slot is free, nothing is counted as rejected.
+    pub fn enter_if_free(&self) -> Option<Slot> {
+        self.0.enter_if_free().then(|| Slot(self.clone()))
+    }
+
     /// Takes a slot, and waits for one up to `timeout`. Dropping the future leaves the queue.
     ///
     /// Needs a Tokio runtime with timers if it has to wait.

@@ -26,7 +26,7 @@ pub use adaptive::{Adaptive, AdaptiveMode};
 pub use endpoint::{Ejection, Endpoint, HealthCheck, WeightedEndpoint};
 pub use identity::{ApiKey, ApiKeys, Identity, Jwt, TrustedHeaders};
 pub use limit::{Limit, Missing, Numbers, Soft, State, TierNumbers, Unlimited, default_limit};
-pub use policy::{Breaker, BreakerWindow, Bulkhead, Jitter, Policy, Retry, RetryBudget};
+pub use policy::{Breaker, BreakerWindow, Bulkhead, Hedge, Jitter, Policy, Retry, RetryBudget};
 pub use redis::Redis;
 pub(crate) use resolver::MOST_SERVERS;
 pub use resolver::Resolver;

@@ -7,7 +7,7 @@ use tidegate_input::Problems;
 use tidegate_policy::breaker::{BreakerSettings, SlowCalls, Window};
 use tidegate_policy::bulkhead::BulkheadSettings;
 use tidegate_policy::journey::{RetryTerms, Terms};
-use tidegate_policy::retry::{Backoff, BudgetSettings};
+use tidegate_policy::retry::{Backoff, BudgetSettings, HedgeSettings};
 use tidegate_policy::{Failure, FailureSet, InvalidSetting};
 use tidegate_store::Name;
 
@@ -41,6 +41,8 @@ pub struct RetrySettings {
     pub idempotency_key: Option<HeaderName>,
     /// How many of them are repeated.
     pub budget: BudgetSettings,
+    /// When a second attempt is made beside the first.
+    pub hedge: Option<HedgeSettings>,
 }
 
 /// How many attempts a breaker has to see, unless its window is smaller.
@@ -103,8 +105,17 @@ fn check_retry(path: &str, retry: &model::Retry, problems: &Problems) -> (RetryS
         on: failures(path, &retry.on, problems),
         idempotency_key,
         budget: BudgetSettings { share: retry.budget.share, floor: retry.budget.floor },
+        hedge: retry.hedge.as_ref().and_then(|hedge| check_hedge(path, hedge, retry.attempts, problems)),
     };
     (settings, backoff.map(|backoff| RetryTerms { attempts: retry.attempts, backoff }))
+}
+
+fn check_hedge(path: &str, hedge: &model::Hedge, attempts: u32, problems: &Problems) -> Option<HedgeSettings> {
+    if attempts < 2 {
+        problems.add(format!("{path}.hedge"), "needs `attempts` of 2 or more: it is the second attempt");
+    }
+    let settings = HedgeSettings { quantile: hedge.quantile, min_delay: hedge.min_delay.get() };
+    valid(&format!("{path}.hedge"), settings.checked(), problems)
 }
 
 fn check_breaker(path: &str, breaker: &model::Breaker, problems: &Problems) -> Option<BreakerSettings> {

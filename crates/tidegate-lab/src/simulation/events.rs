@@ -38,6 +38,11 @@ pub(super) enum Occurrence {
         /// Its number.
         attempt: u64,
     },
+    /// A first attempt gets another one beside it, if it has no response by now.
+    Hedge {
+        /// Its number.
+        attempt: u64,
+    },
     /// The gateway checks all targets of an upstream.
     ChecksBegin {
         upstream: usize,

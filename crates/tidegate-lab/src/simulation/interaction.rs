@@ -6,7 +6,7 @@ use tidegate_gateway::settings::{PolicySettings, RetrySettings};
 use tidegate_policy::breaker::{Breaker, Phase};
 use tidegate_policy::bulkhead::Bulkhead;
 use tidegate_policy::journey::Terms;
-use tidegate_policy::retry::RetryBudget;
+use tidegate_policy::retry::{HedgeDelay, RetryBudget};
 use tidegate_policy::{FailureSet, InvalidSetting};
 
 /// What breakers have become since somebody looked: whether one opened, and the text for people.
@@ -33,6 +33,7 @@ pub(super) struct Interaction {
     pub(super) failures: FailureSet,
     pub(super) breaker: Option<Arc<Breaker>>,
     pub(super) budget: Option<RetryBudget>,
+    pub(super) hedge: Option<HedgeDelay>,
     /// Those that wait for a slot are known by the numbers of their passages.
     pub(super) bulkhead: Option<Bulkhead<u64>>,
 }
@@ -58,6 +59,7 @@ impl Interaction {
             failures: policy.failures,
             breaker,
             budget: policy.retry.as_ref().map(|retry| RetryBudget::new(retry.budget)).transpose()?,
+            hedge: policy.retry.as_ref().and_then(|retry| retry.hedge).map(HedgeDelay::new).transpose()?,
             bulkhead: policy.bulkhead.map(Bulkhead::new).transpose()?,
         })
     }

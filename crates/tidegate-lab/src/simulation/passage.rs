@@ -9,6 +9,7 @@ use tidegate_policy::bulkhead::Ticket;
 use tidegate_policy::endpoints::Tried;
 use tidegate_policy::journey::Journey;
 
+use super::attempt::Ended;
 use super::{Job, nanos};
 
 /// Where the requests of a route go, and the policy around them.
@@ -29,7 +30,8 @@ pub(super) struct Passage {
     pub(super) call: Option<Call>,
     /// Where it waits for a slot of the bulkhead.
     pub(super) ticket: Option<Ticket>,
-    pub(super) has_slot: bool,
+    /// Slots of the bulkhead that it has.
+    pub(super) slots: u32,
     pub(super) was_sent: bool,
     pub(super) tried: Tried,
     /// To how many endpoints it went one after the other, because it could not be sent.
@@ -38,6 +40,10 @@ pub(super) struct Passage {
     pub(super) waits: u64,
     /// What its last attempt has brought, should there be no other.
     pub(super) last: Option<u16>,
+    /// Its attempts that have no response yet.
+    pub(super) under_way: [Option<u64>; 2],
+    /// How the one of two attempts ended that failed first.
+    pub(super) earlier: Option<Ended>,
 }
 
 /// What a request does next.
@@ -69,12 +75,14 @@ impl Passage {
             journey: None,
             call: None,
             ticket: None,
-            has_slot: false,
+            slots: 0,
             was_sent: false,
             tried: Tried::new(),
             attempted: 1,
             waits: 0,
             last: None,
+            under_way: [None; 2],
+            earlier: None,
         }
     }
 

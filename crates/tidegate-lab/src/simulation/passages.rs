@@ -8,10 +8,10 @@ use tidegate_gateway::PastRequest;
 use tidegate_load::{Cause as ClientCause, End, comes_back};
 use tidegate_policy::endpoints::{Cause, Outcome};
 
+use super::attempt::{Attempted, Ended, EndedAttempt, TargetStage};
 use super::events::Occurrence;
 use super::limit::path_only;
 use super::passage::{Next, Woken};
-use super::site::{Attempted, Ended, EndedAttempt, TargetStage};
 use super::{Job, Simulation, at, nanos};
 use crate::run::EventKind;
 use crate::target::Ticket;
@@ -51,7 +51,10 @@ impl Simulation<'_> {
                 Next::Attempt(within) => {
                     let targets = &self.targets;
                     match site.attempt(passage, within, now, |target| targets[target].is_killed) {
-                        Attempted::Sent { job, deadline } => {
+                        Attempted::Sent { job, deadline, hedge_at } => {
+                            if let Some(at) = hedge_at {
+                                self.events.push(at, Occurrence::Hedge { attempt: job.attempt });
+                            }
                             let deadline = deadline.min(self.leaves_at(&job)).max(now);
                             self.events.push(deadline, Occurrence::Deadline { attempt: job.attempt });
                             return self.reach_target(now, job);
@@ -69,7 +72,7 @@ impl Simulation<'_> {
     }
 
     /// When the client of a request has waited for too long.
-    fn leaves_at(&self, job: &Job) -> u64 {
+    pub(super) fn leaves_at(&self, job: &Job) -> u64 {
         job.intended + nanos(self.scenario.plan.request.timeout)
     }
 
@@ -118,20 +121,29 @@ impl Simulation<'_> {
                 took: (cause == Cause::Timeout).then_some(took),
             })
         });
-        let Some(EndedAttempt { passage, job, stage, took }) = ended else { return };
+        let Some(attempt) = ended else { return };
+        self.leave_target(now, &attempt);
+        match cause {
+            None => {
+                self.cancel_others(now, attempt.passage);
+                self.leave(now, attempt.passage);
+            }
+            Some(cause) => {
+                let status = if cause == Cause::Timeout { 504 } else { 502 };
+                self.after_attempt(now, attempt, Ended { status, cause: Some(cause), was_sent: true });
+            }
+        }
+    }
+
+    /// An attempt without a response leaves its target.
+    pub(super) fn leave_target(&mut self, now: u64, ended: &EndedAttempt) {
+        let job = ended.job;
         let target = &mut self.targets[job.target];
-        target.stuck.retain(|stuck| stuck.attempt != attempt);
-        match stage {
+        target.stuck.retain(|stuck| stuck.attempt != job.attempt);
+        match ended.stage {
             TargetStage::Waits(ticket) => drop(target.station.leave(ticket)),
             TargetStage::Served => self.finish_service(now, job.target),
             TargetStage::Rejected => {}
-        }
-        match cause {
-            None => self.leave(now, passage),
-            Some(cause) => {
-                let status = if cause == Cause::Timeout { 504 } else { 502 };
-                self.after_attempt(now, passage, Ended { status, cause: Some(cause), was_sent: true }, took);
-            }
         }
     }
 
@@ -139,12 +151,16 @@ impl Simulation<'_> {
     pub(super) fn responded(&mut self, now: u64, attempt: u64, status: u16) {
         let Some(site) = &mut self.site else { return };
         let ended = site.end_attempt(attempt, now, |pool, took| pool.outcome(status, took));
-        if let Some(EndedAttempt { passage, took, .. }) = ended {
-            self.after_attempt(now, passage, Ended { status, cause: None, was_sent: true }, took);
+        if let Some(attempt) = ended {
+            self.after_attempt(now, attempt, Ended { status, cause: None, was_sent: true });
         }
     }
 
-    fn after_attempt(&mut self, now: u64, passage: u64, ended: Ended, took: Duration) {
+    fn after_attempt(&mut self, now: u64, attempt: EndedAttempt, ended: Ended) {
+        let (passage, took) = (attempt.passage, attempt.took);
+        let Some(site) = &mut self.site else { return };
+        let Some(ended) = site.settle_hedge(attempt, ended, now) else { return };
+        self.cancel_others(now, passage);
         let Some(site) = &mut self.site else { return };
         match site.after_attempt(passage, ended, took, now) {
             Some(status) => self.end_passage(now, passage, status, false),

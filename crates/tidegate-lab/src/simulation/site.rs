@@ -14,6 +14,7 @@ use tidegate_policy::breaker::{Call, Verdict as CallVerdict};
 use tidegate_policy::endpoints::{Cause, InFlight, MOST_ATTEMPTED, Outcome};
 use tidegate_policy::journey::FailedAttempt;
 
+use super::attempt::{Attempt, Attempted, Ended, EndedAttempt, Role, TargetStage};
 use super::interaction::{Interaction, Transitions};
 use super::passage::{Passage, Way};
 use super::pool::Pool;
@@ -22,7 +23,6 @@ use crate::gateway_config::{config_text, nowhere};
 use crate::pool_record::{PoolRecord, Seen};
 use crate::run::PolicyRecord;
 use crate::scenario::{Scenario, Variant};
-use crate::target;
 
 pub(super) struct Site {
     /// Routes and limits, where the scenario has the gateway's own configuration. Otherwise there is one way, and the
@@ -33,13 +33,13 @@ pub(super) struct Site {
     pub(super) pools: Vec<Pool>,
     pub(super) interactions: Vec<Interaction>,
     /// Whether requests may be sent twice where nothing says that they did not arrive.
-    is_idempotent: bool,
+    pub(super) is_idempotent: bool,
     pub(super) passages: BTreeMap<u64, Passage>,
-    attempts: BTreeMap<u64, Attempt>,
+    pub(super) attempts: BTreeMap<u64, Attempt>,
     passages_begun: u64,
-    attempts_begun: u64,
+    pub(super) attempts_begun: u64,
     /// Decides which of two endpoints an attempt goes to.
-    random: Rng,
+    pub(super) random: Rng,
     /// Spreads pauses.
     jitter: Rng,
     /// Waiters that have a slot now, with the numbers of their waits.
@@ -47,52 +47,6 @@ pub(super) struct Site {
     pub(super) transitions: Transitions,
     pub(super) policies: PolicyRecord,
     record: PoolRecord,
-}
-
-/// A request that waits for a target's response.
-pub(super) struct Attempt {
-    passage: u64,
-    in_flight: InFlight,
-    started: u64,
-    pub(super) job: Job,
-    pub(super) stage: TargetStage,
-}
-
-/// Where an attempt's request is in its target.
-#[derive(Clone, Copy)]
-pub(super) enum TargetStage {
-    /// In the queue.
-    Waits(target::Ticket),
-    /// A worker has it.
-    Served,
-    /// The target has no room for it.
-    Rejected,
-}
-
-/// An attempt that is over.
-pub(super) struct EndedAttempt {
-    pub(super) passage: u64,
-    pub(super) job: Job,
-    pub(super) stage: TargetStage,
-    pub(super) took: Duration,
-}
-
-/// What becomes of an attempt.
-pub(super) enum Attempted {
-    /// Its target has it.
-    Sent { job: Job, deadline: u64 },
-    /// No target takes it.
-    Refused,
-}
-
-/// How an attempt has ended.
-#[derive(Clone, Copy)]
-pub(super) struct Ended {
-    /// What the client gets if there is no other.
-    pub(super) status: u16,
-    /// None: with a response.
-    pub(super) cause: Option<Cause>,
-    pub(super) was_sent: bool,
 }
 
 impl Site {
@@ -176,6 +130,7 @@ impl Site {
         now: u64,
         is_refused: impl Fn(usize) -> bool,
     ) -> Attempted {
+        let hedge_at = self.hedge_at(number, now);
         let Some(passage) = self.passages.get_mut(&number) else { return Attempted::Refused };
         let (pool, interaction) = (&self.pools[passage.way.upstream], passage.way.interaction);
         let is_first = passage.journey.as_ref().is_some_and(|journey| journey.attempts() == 1);
@@ -198,9 +153,10 @@ impl Site {
         let job = Job { target, attempt: self.attempts_begun, ..passage.job };
         self.attempts_begun += 1;
         (self.policies.sent, passage.was_sent) = (self.policies.sent + 1, true);
-        let attempt = Attempt { passage: number, in_flight, started: now, job, stage: TargetStage::Rejected };
-        self.attempts.insert(job.attempt, attempt);
-        Attempted::Sent { job, deadline: now + longest }
+        passage.under_way = [Some(job.attempt), None];
+        let (stage, role) = (TargetStage::Rejected, if is_first { Role::First } else { Role::Another });
+        self.attempts.insert(job.attempt, Attempt { passage: number, in_flight, started: now, job, stage, role });
+        Attempted::Sent { job, deadline: now + longest, hedge_at }
     }
 
     /// The gateway waits no longer for an attempt, which says this about its endpoint. Returns its request, where that
@@ -211,12 +167,12 @@ impl Site {
         now: u64,
         outcome: impl FnOnce(&Pool, Duration) -> Outcome,
     ) -> Option<EndedAttempt> {
-        let Attempt { passage, in_flight, started, job, stage } = self.attempts.remove(&attempt)?;
+        let Attempt { passage, in_flight, started, job, stage, role } = self.attempts.remove(&attempt)?;
         let pool = &self.pools[self.passages.get(&passage)?.way.upstream];
         let took = Duration::from_nanos(now - started);
         let outcome = outcome(pool, took);
         pool.end(in_flight, outcome, at(now));
-        Some(EndedAttempt { passage, job, stage, took })
+        Some(EndedAttempt { passage, job, stage, took, role })
     }
 
     /// What follows an attempt. None: the request goes on. Otherwise the status that its client gets.
@@ -258,18 +214,21 @@ impl Site {
     fn release_upstream(&mut self, number: u64, now: u64) {
         let Some(passage) = self.passages.get_mut(&number) else { return };
         let bulkhead = passage.way.interaction.and_then(|index| self.interactions[index].bulkhead.as_ref());
-        let has_slot = std::mem::take(&mut passage.has_slot);
+        let slots = std::mem::take(&mut passage.slots);
         if let (Some(gateway), Some(passing)) = (&mut self.gateway, &mut passage.passing) {
             gateway.release(passing, Side::Upstream, passage.was_sent, at(now));
         }
-        let next = bulkhead.filter(|_| has_slot).and_then(tidegate_policy::bulkhead::Bulkhead::leave);
-        if let Some((waiter, passage)) = next.and_then(|waiter| Some((waiter, self.passages.get_mut(&waiter)?))) {
-            (passage.ticket, passage.has_slot) = (None, true);
-            passage.waits += 1;
-            if let Some(journey) = &mut passage.journey {
-                journey.waited();
+        for _ in 0..slots {
+            let next = bulkhead.and_then(tidegate_policy::bulkhead::Bulkhead::leave);
+            if let Some((waiter, passage)) = next.and_then(|waiter| Some((waiter, self.passages.get_mut(&waiter)?))) {
+                passage.ticket = None;
+                passage.slots += 1;
+                passage.waits += 1;
+                if let Some(journey) = &mut passage.journey {
+                    journey.waited();
+                }
+                self.woken.push((waiter, passage.waits));
             }
-            self.woken.push((waiter, passage.waits));
         }
     }
 
@@ -339,7 +298,7 @@ pub(super) fn status_of(verdict: &Verdict) -> u16 {
 }
 
 /// Reports to the breaker how a call has ended. A way to fail that does not count says nothing.
-fn record(interaction: &Interaction, call: Call, ended: Ended, took: Duration, now: Timestamp) {
+pub(super) fn record(interaction: &Interaction, call: Call, ended: Ended, took: Duration, now: Timestamp) {
     let Some(breaker) = &interaction.breaker else { return };
     let verdict = match ended.cause {
         Some(cause) if !interaction.failures.has(cause) => return,
@@ -351,6 +310,6 @@ fn record(interaction: &Interaction, call: Call, ended: Ended, took: Duration, n
 }
 
 /// The same for all requests of a client.
-fn hash(job: &Job) -> u64 {
+pub(super) fn hash(job: &Job) -> u64 {
     Rng::with_seed((job.group as u64) << 40 | job.client).u64(..)
 }

@@ -53,7 +53,7 @@ impl Site {
                 Step::Enter(wait) => {
                     let Some(bulkhead) = interaction.and_then(|it| it.bulkhead.as_ref()) else { continue };
                     match bulkhead.enter(!wait.is_zero(), || number) {
-                        Entry::Entered => passage.has_slot = true,
+                        Entry::Entered => passage.slots += 1,
                         Entry::Full => return barred(passage.last, 503),
                         Entry::Queued(ticket) => {
                             passage.drop_probe();
@@ -103,7 +103,7 @@ fn stage(gateway: &mut Option<Replayer<()>>, passage: &mut Passage, terms: Terms
 }
 
 /// Checks the limits of one side, if there are any. An error is the status of the rejection.
-fn check(
+pub(super) fn check(
     gateway: &mut Option<Replayer<()>>,
     passing: &mut Option<Passing>,
     side: Side,

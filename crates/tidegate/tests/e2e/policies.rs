@@ -5,6 +5,7 @@ mod breaker;
 mod breaker_settings;
 mod bulkhead;
 mod combined;
+mod hedging;
 mod leaving;
 mod misbehaviour;
 mod operator;

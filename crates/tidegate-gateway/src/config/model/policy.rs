@@ -67,6 +67,23 @@ section! {
         pub idempotency_key: Option<String>;
         /// How many retries there may be, over all requests.
         pub budget: RetryBudget;
+        /// A second attempt beside a first one that has had no response for long. Default: none.
+        pub hedge: Option<Hedge>;
+    }
+}
+
+section! {
+    /// A second attempt beside the first, at another endpoint if there is one, when the first has had no response for
+    /// longer than most: the client gets what comes first. It is made once for a request, where repeating it is safe,
+    /// counts for `attempts` and draws on the budget.
+    #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Hedge {
+        /// It is made after the time in which this share of the first attempts has had a response, by those of the last
+        /// ten to twenty seconds. None is made while fewer than 50 are known.
+        pub quantile: f64 = 0.95, in 0.5..=0.999;
+        /// It is not made earlier than that.
+        pub min_delay: Span = Span::from_millis(10), in Span::from_secs(0)..=DAY;
     }
 }
 

@@ -98,7 +98,8 @@ fn every_policy() -> Value {
         "timeout": "7s", "attempt_timeout": 2,
         "retry": {
             "attempts": 3, "base": 0.2, "max": "2s", "factor": 2.0, "jitter": 0.3, "on": ["timeout", "429"],
-            "idempotency_key": "idempotency-key", "budget": {"share": 0.2, "floor": 10.0}
+            "idempotency_key": "idempotency-key", "budget": {"share": 0.2, "floor": 10.0},
+            "hedge": {"quantile": 0.9, "min_delay": "20ms"}
         },
         "breaker": {
             "window": "30s", "minimum": 5, "failures": 0.5, "consecutive": 5, "slow": "1s", "slow_calls": 0.5,

@@ -32,7 +32,7 @@ fn all_scenarios_are_reported_as_tables_as_json_and_as_a_page() {
         report["scenarios"].as_array().expect("a list").iter().filter_map(|it| it["name"].as_str()).collect();
     let expected = ["normal", "spikes", "attack", "attack-by-client", "boundary", "outage", "forecaster"];
     let of_endpoints = ["endpoint-killed", "endpoint-frozen", "endpoint-slow"];
-    let of_policies = ["dead-provider", "slow-provider", "retry-storm", "metastable"];
+    let of_policies = ["dead-provider", "slow-provider", "retry-storm", "metastable", "slow-tail"];
     assert_eq!(names, [&expected[..], &of_endpoints, &of_policies].concat());
     assert!(report["createdAt"].is_null() && report["environment"].is_null(), "nothing of here and now");
     let page = fs::read_to_string(directory.0.join("report.html")).expect("a page");
