@@ -116,15 +116,16 @@ impl Admissions {
         self.upstream.take()
     }
 
-    /// The request goes to its upstream now: what it took is spent.
-    pub(crate) fn sending(&self) {
+    /// The request goes to its upstream now: what it took is spent, and so is what the attempt took of its `own`.
+    pub(crate) fn sending(&self, own: Option<&Admission>) {
         self.was_sent.store(true, Ordering::Relaxed);
-        self.set_sent(true);
+        self.attempted(own);
     }
 
-    /// An attempt has ended: what it took is spent.
-    pub(crate) fn attempted(&self) {
+    /// An attempt has ended: the same.
+    pub(crate) fn attempted(&self, own: Option<&Admission>) {
         self.set_sent(true);
+        own.inspect(|own| own.set_sent());
     }
 
     /// The gateway rejects the request after all. What an earlier attempt has sent stays spent.

@@ -141,8 +141,7 @@ pub(crate) async fn attempt(
     let mut late = if upload.is_none() { within.map(|within| Box::pin(sleep(within))) } else { None };
     let ended = {
         let sending = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || {
-            admissions.sending();
-            own.inspect(|own| own.set_sent());
+            admissions.sending(own);
             sent.fetch_add(1, Ordering::Relaxed);
         });
         let mut sending = pin!(sending);
@@ -160,8 +159,7 @@ pub(crate) async fn attempt(
         })
         .await
     };
-    admissions.attempted();
-    own.inspect(|own| own.set_sent());
+    admissions.attempted(own);
     let sent = sent.into_inner();
     if sent > 1
         && let Some(interaction) = outgoing.interaction

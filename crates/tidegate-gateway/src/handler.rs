@@ -183,7 +183,7 @@ impl RequestContext<'_> {
                     let collected = Box::pin(collect(self, resolved.upstream(), request, unread)).await;
                     *body = collected.map_err(|trouble| {
                         // The client could have sent its body: what it took is spent.
-                        self.settlement.admissions.attempted();
+                        self.settlement.admissions.attempted(None);
                         Stopped::ByClient(trouble)
                     })?;
                 }

@@ -93,10 +93,15 @@ impl Passage<'_> {
             let (ended, second_ended_last) = {
                 let mut second = pin!(attempt(context, outgoing, &mut second_chosen, permitted, body));
                 let is_good = |ended: &Ended| matches!(ended, Ok(response) if !self.repeats(response));
-                select! {
+                let (ended, is_second) = select! {
                     biased;
-                    ended = &mut first => if is_good(&ended) { (ended, false) } else { last(ended, second.await, true) },
-                    ended = &mut second => if is_good(&ended) { (ended, true) } else { last(ended, first.await, false) },
+                    ended = &mut first => (ended, false),
+                    ended = &mut second => (ended, true),
+                };
+                match (is_good(&ended), is_second) {
+                    (true, _) => (ended, is_second),
+                    (false, false) => last(ended, second.await, true),
+                    (false, true) => last(ended, first.await, false),
                 }
             };
             let is_failure = !matches!(&ended, Ok(response) if !self.repeats(response));
@@ -115,8 +120,8 @@ impl Passage<'_> {
         ended
     }
 
-    /// Passes the policies for a second attempt, and chooses its endpoint: another one, if there is one. None: it is not
-    /// permitted, or something would have to be waited for.
+    /// Passes the policies for a second attempt, and chooses its endpoint: another one, if there is one. None: it is
+    /// not permitted, or something would have to be waited for.
     async fn prepare_hedge(
         &mut self,
         context: &RequestContext<'_>,

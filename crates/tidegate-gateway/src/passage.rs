@@ -9,7 +9,7 @@ use tidegate_http::client::{Failed, Response as UpstreamResponse, ResponseConten
 use tidegate_input::retry_after;
 use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::Call;
-use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome, Tried};
+use tidegate_policy::endpoints::{MOST_ATTEMPTED, Tried};
 use tidegate_policy::journey::{FailedAttempt, Journey, NoRetry, Step, Terms};
 use tidegate_wait::{Begun, Slot};
 
@@ -29,7 +29,7 @@ use crate::resolve::Resolved;
 use crate::response::Response;
 use crate::settings::RetrySettings;
 use crate::stages::Side;
-use crate::upstream::outcome_of;
+use crate::upstream::{has_no_connection, retry_cause};
 use crate::validation;
 
 /// A request on its way.
@@ -321,7 +321,7 @@ impl<'a> Passage<'a> {
                 (retry.on.has_status(response.status.as_u16()), asked, false)
             }
             Err(failed) => {
-                let cause = cause_of(&failed.trouble, is_replayable);
+                let cause = retry_cause(&failed.trouble, is_replayable);
                 (cause.is_some_and(|cause| retry.on.has(cause)), None, failed.is_repeatable)
             }
         };
@@ -428,24 +428,6 @@ impl Last {
 /// An attempt that was not even begun.
 pub(crate) fn not_begun(trouble: Trouble, body: Option<RequestBody>) -> Failed<RequestBody> {
     Failed { trouble, was_sent: false, is_repeatable: true, body }
-}
-
-/// What the trouble of an attempt is for retries. None: it is the client's or the gateway's own.
-fn cause_of(trouble: &Trouble, is_replayable: bool) -> Option<Cause> {
-    match trouble {
-        Trouble::Full => Some(Cause::Connect),
-        // The body was there: its client is not to blame.
-        Trouble::ClosedInUpload => is_replayable.then_some(Cause::Broken),
-        trouble => match outcome_of(trouble, None) {
-            Outcome::Failure { cause, .. } => Some(cause),
-            Outcome::Success { .. } | Outcome::Ignored => None,
-        },
-    }
-}
-
-/// Whether an attempt had no connection, so that nothing of its body was read.
-fn has_no_connection(trouble: &Trouble) -> bool {
-    matches!(trouble, Trouble::Connect(_) | Trouble::ConnectTimeout) || trouble.is_rejection()
 }
 
 /// Whether it does no harm if the upstream gets the request twice.

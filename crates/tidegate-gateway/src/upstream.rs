@@ -115,3 +115,21 @@ pub(crate) fn outcome_of(trouble: &Trouble, took: Option<Duration>) -> Outcome {
     };
     Outcome::Failure { cause, took }
 }
+
+/// What the trouble of an attempt is for retries. None: it is the client's or the gateway's own.
+pub(crate) fn retry_cause(trouble: &Trouble, is_replayable: bool) -> Option<Cause> {
+    match trouble {
+        Trouble::Full => Some(Cause::Connect),
+        // The body was there: its client is not to blame.
+        Trouble::ClosedInUpload => is_replayable.then_some(Cause::Broken),
+        trouble => match outcome_of(trouble, None) {
+            Outcome::Failure { cause, .. } => Some(cause),
+            Outcome::Success { .. } | Outcome::Ignored => None,
+        },
+    }
+}
+
+/// Whether an attempt had no connection, so that nothing of its body was read.
+pub(crate) fn has_no_connection(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Connect(_) | Trouble::ConnectTimeout) || trouble.is_rejection()
+}

@@ -11,7 +11,7 @@ use tidegate_gateway::stages::Side;
 use tidegate_gateway::{PastRequest, Replayer, Verdict};
 use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::{Call, Verdict as CallVerdict};
-use tidegate_policy::endpoints::{Cause, InFlight, MOST_ATTEMPTED, Outcome};
+use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome};
 use tidegate_policy::journey::FailedAttempt;
 
 use super::attempt::{Attempt, Attempted, Ended, EndedAttempt, Role, TargetStage};
