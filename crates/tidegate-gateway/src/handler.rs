@@ -16,6 +16,7 @@ use crate::client_shares::{CONNECTION_SHARE, CONNECTION_SHARE_DETAIL};
 use crate::collect::collect;
 use crate::config::own_paths::is_local;
 use crate::cuts::Cut;
+use crate::limit_texts::REJECTED_BY;
 use crate::passage::{First, Passage, not_begun};
 use crate::rejection::{self, rejected};
 use crate::request_body::RequestBody;
@@ -237,6 +238,7 @@ impl RequestContext<'_> {
         self.worker.gateway.note_cut(Cut::ConnectionShare, self.client.peer);
         let status = StatusCode::SERVICE_UNAVAILABLE;
         let mut response = rejected(status, CONNECTION_SHARE, CONNECTION_SHARE_DETAIL, self.id.as_str());
+        response.lines.add(REJECTED_BY, Source::Gateway.word());
         response.lines.add("retry-after", "1");
         response
     }

@@ -71,5 +71,5 @@ mod validation;
 mod worker;
 
 pub use control::Source;
-pub use replay::{Judgement, LimitFacts, Passing, PastRequest, Replayer, Verdict};
+pub use replay::{Judgement, LimitFacts, NotSent, Passing, PastRequest, Replayer, Verdict};
 pub use server::{Handle, NotStarted, Server};

@@ -18,6 +18,7 @@ use crate::limit_texts::{PROBLEM_LINE, REDUCED_CAPACITY, REJECTED_BY, whole_seco
 use crate::plan::Plan;
 use crate::request_id::RequestId;
 use crate::response::Response;
+use crate::source::Source;
 
 /// The content of a response that the gateway itself makes.
 pub(crate) struct Problem<'a> {
@@ -66,6 +67,7 @@ pub(crate) fn upstream_trouble(trouble: &Trouble, upstream: &str, request_id: &s
     let detail = if trouble.is_clients() { trouble.to_string() } else { format!("{trouble} (upstream `{upstream}`)") };
     let mut response = problem(&Problem { status, kind, reason: trouble.word(), detail: &detail, request_id });
     if trouble.is_rejection() {
+        response.lines.add(REJECTED_BY, Source::Gateway.word());
         response.lines.add("retry-after", "1");
     }
     response
@@ -95,7 +97,9 @@ pub(crate) fn barred(plan: &Plan, barred: &Barred, upstream: &str, now_unix: Dur
         Barred::TimedOut => {
             let detail =
                 format!("the policy's `timeout` leaves no time to send the request on (upstream `{upstream}`)");
-            return rejected(StatusCode::GATEWAY_TIMEOUT, "timeout", &detail, id.as_str());
+            let mut response = rejected(StatusCode::GATEWAY_TIMEOUT, "timeout", &detail, id.as_str());
+            response.lines.add(REJECTED_BY, barred.source().word());
+            return response;
         }
         Barred::Breaker(rejected) => ("breaker_open", rejected.to_string(), rejected.retry_after),
         Barred::Bulkhead(NotEntered::Full) => ("bulkhead_full", NotEntered::Full.to_string(), None),
@@ -150,6 +154,7 @@ fn store_away(limit: &Limit, retry_after: Duration, request_id: &str) -> Respons
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let reason = "limiter_unavailable";
     let mut response = problem(&Problem { status, kind: REDUCED_CAPACITY, reason, detail: &detail, request_id });
+    response.lines.add(REJECTED_BY, limit.name());
     response.lines.add_number("retry-after", whole_seconds(retry_after).max(1));
     response
 }

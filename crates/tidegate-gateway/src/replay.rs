@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, Method};
 use tidegate_http::headers::Headers;
 use tidegate_policy::journey::{Journey, Step, Terms};
 use tidegate_policy::{Cost, Rule, Timestamp};
@@ -25,8 +25,8 @@ use crate::settings::{LimitSettings, Settings};
 use crate::stages::{self, Side, Stages};
 use crate::validation::Host;
 
-pub use passing::Passing;
-use passing::unchecked;
+pub use passing::{NotSent, Passing};
+use passing::{headers, unchecked};
 
 /// A recorded request.
 #[derive(Clone, Copy, Debug)]
@@ -166,6 +166,8 @@ struct Routed {
     client: Checks,
     /// The upstream's limits.
     upstream: Checks,
+    /// What decides its endpoint. None: chance does.
+    endpoint_hash: Option<u64>,
 }
 
 impl Routed {
@@ -339,25 +341,30 @@ impl<T> Replayer<T> {
 
     /// Finds a request's route, and the checks that it needs.
     fn route(&self, request: &PastRequest<'_>) -> Result<Routed, Verdict> {
+        let headers = headers(request.headers);
+        self.route_of(request, self.caller(request), headers.as_ref().unwrap_or(&self.no_headers))
+    }
+
+    /// The same for a request of this caller, with these headers.
+    fn route_of(&self, request: &PastRequest<'_>, caller: Arc<Caller>, headers: &Headers) -> Result<Routed, Verdict> {
         let site = &self.plan.site;
         if !site.admin_apart && is_local(request.path) {
             return Err(Verdict::Local);
         }
         let host = Host::read(request.host.as_bytes()).ok_or(Verdict::NoRoute)?;
         let method = Method::from_bytes(request.method.as_bytes()).map_err(|_| Verdict::NoRoute)?;
-        let headers = headers(request.headers);
         let unresolved = Unresolved {
             ip: request.ip.to_canonical(),
-            caller: self.caller(request),
+            caller,
             is_identified: true,
             host: host.name(),
             method: &method,
             path: request.path,
-            headers: headers.as_ref().unwrap_or(&self.no_headers),
+            headers,
         };
         let resolved = resolve(site, unresolved).ok_or(Verdict::NoRoute)?;
         let [client, upstream] = [Side::Client, Side::Upstream].map(|side| limit_checks(&self.plan, &resolved, side));
-        Ok(Routed { route: resolved.route_index(), client, upstream })
+        Ok(Routed { route: resolved.route_index(), client, upstream, endpoint_hash: resolved.endpoint_hash() })
     }
 
     /// The caller: what the configuration has of that user, and what was recorded.
@@ -479,18 +486,4 @@ fn without_held<T>(Reverse(event): Reverse<Event<T>>) -> Option<Reverse<Event<T>
 fn after(now: Timestamp, span: Duration) -> Timestamp {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     Timestamp::from_nanos(now.as_nanos().saturating_add(nanos))
-}
-
-/// The pairs that are valid as headers.
-fn headers(pairs: &[(&str, &str)]) -> Option<Headers> {
-    if pairs.is_empty() {
-        return None;
-    }
-    let mut map = HeaderMap::with_capacity(pairs.len());
-    for (name, value) in pairs {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(*name), HeaderValue::from_str(value)) {
-            map.append(name, value);
-        }
-    }
-    Some(Headers::from(&map))
 }

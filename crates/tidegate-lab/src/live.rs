@@ -158,7 +158,7 @@ fn outcome(
         }
         let (sample, client) = (*sample, observed.client);
         observation.note(observed);
-        let is_rejected = sample.end == End::Responded(429);
+        let is_rejected = observed.is_rejected || sample.end == End::Responded(429);
         if is_rejected {
             let micros = sample.finished.saturating_sub(sample.sent).as_micros() as u64;
             rejections.record(micros.max(1)).expect("histograms grow by themselves");

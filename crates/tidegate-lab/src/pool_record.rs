@@ -41,12 +41,12 @@ impl Seen {
 impl PoolRecord {
     /// Of a scenario's targets, all behind one upstream.
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        Self::of(scenario, vec![0; scenario.targets.len()])
+        let weights = scenario.targets.iter().map(|target| target.weight).collect();
+        Self::of(scenario, vec![0; scenario.targets.len()], weights)
     }
 
-    /// Of a scenario's targets, each behind the upstream with this index.
-    pub(crate) fn of(scenario: &Scenario, upstreams: Vec<usize>) -> Self {
-        let weights = scenario.targets.iter().map(|target| target.weight).collect();
+    /// Of a scenario's targets, each behind the upstream with this index, with this weight.
+    pub(crate) fn of(scenario: &Scenario, upstreams: Vec<usize>, weights: Vec<Weight>) -> Self {
         let names = (0..scenario.targets.len()).map(|index| scenario.target_name(index)).collect();
         Self { weights, upstreams, names, seconds: Vec::new() }
     }
@@ -74,6 +74,11 @@ impl PoolRecord {
     pub(crate) fn missed(&mut self) {
         let last = self.seconds.last().cloned();
         self.seconds.push(last.unwrap_or_default());
+    }
+
+    /// The name of a target, and the index of its upstream, if any has it.
+    pub(crate) fn place(&self, target: usize) -> (&str, Option<usize>) {
+        (&self.names[target], Some(self.upstreams[target]).filter(|upstream| *upstream != usize::MAX))
     }
 
     /// Successes and failures of each target, with its weight.

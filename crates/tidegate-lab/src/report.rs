@@ -184,7 +184,8 @@ impl Report {
         let of = |status: Status| self.runs().filter(|(_, run)| run.status() == status).count();
         let formula = |(name, text): &(&str, &str)| json!({ "name": name, "text": text });
         let setting = self.setting.as_ref();
-        let has_pools = self.scenarios.iter().any(|report| report.scenario.upstream.is_some());
+        let has_pool = |scenario: &Scenario| scenario.upstream.is_some() || scenario.gateway.is_some();
+        let has_pools = self.scenarios.iter().any(|report| has_pool(&report.scenario));
         let of_pools = if has_pools { &POOL_FORMULAS[..] } else { &[] };
         let has_policies = self.scenarios.iter().any(|report| report.scenario.gateway.is_some());
         let of_policies = if has_policies { &POLICY_FORMULAS[..] } else { &[] };
@@ -339,11 +340,12 @@ fn value_of(scenario: &Scenario, variant: Variant, outcome: &Outcome, scores: &S
 
 /// Each target: attempts in all, and those that succeeded by second.
 fn targets_json(targets: &PoolRecord) -> Value {
-    let each = targets.totals().into_iter().zip(targets.successes());
-    let each = each.map(|((weight, successes, failures), series)| {
+    let each = targets.totals().into_iter().zip(targets.successes()).enumerate();
+    let each = each.map(|(index, ((weight, successes, failures), series))| {
+        let (name, upstream) = targets.place(index);
         json!({
-            "weight": weight.get(), "requests": successes + failures, "successes": successes, "failures": failures,
-            "series": series,
+            "name": name, "upstream": upstream, "weight": weight.get(), "requests": successes + failures,
+            "successes": successes, "failures": failures, "series": series,
         })
     });
     each.collect()

@@ -35,12 +35,12 @@ pub struct Outcome {
 }
 
 /// What was seen of the gateway's policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PolicyRecord {
-    /// Requests that targets got.
-    pub sent: u64,
-    /// When a circuit breaker opened first, in seconds from the start of the load.
-    pub opened_at: Option<f64>,
+    /// Requests that targets got, if that is known.
+    pub sent: Option<u64>,
+    /// When circuit breakers opened, in seconds from the start of the load.
+    pub opened_at: Vec<f64>,
 }
 
 /// Something that happened.

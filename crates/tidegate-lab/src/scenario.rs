@@ -298,7 +298,7 @@ fn build(name: &str, mut object: Object<'_>) -> Option<Scenario> {
     let duration = load.as_ref().map(|(_, plan)| plan.duration);
     let faults = fault::read(&mut object, duration, targets.as_ref().map_or(Choice::None, Targets::choice));
     let objective = object.number_or("objective", &OBJECTIVE, 0.1);
-    let expectations = expectation::read(&mut object);
+    let expectations = expectation::read(&mut object, is_own);
     let store = store?;
     if !store.is_shared() && faults.iter().flatten().any(|fault| fault.kind.is_of_redis()) {
         object.wrong("faults", "faults of Redis need `store: redis` or `store: stand_in`");
@@ -357,7 +357,11 @@ fn guarded(object: &mut Object<'_>) -> Guarded {
     }
     reject_beside_gateway(object);
     let targets = target::read_named(object);
-    let gateway = targets.as_ref().and_then(|targets| gateway::read(object, &targets.names));
+    let names = targets.as_ref().map(|targets| &targets.names);
+    let gateway = names.and_then(|names| gateway::read(object, names));
+    // They are no unknown fields, even if nothing can be made of them.
+    object.take("gateway");
+    object.take("variants");
     Guarded { limit: Some(None), targets, gateway: gateway.map(Some), is_own }
 }
 

@@ -37,7 +37,11 @@ pub const FORMULAS: [(&str, &str); 13] = [
          before and after is scored, and with on_failure local everything is.",
     ),
     ("under-admitted", "requests rejected although the window before them had room by the exact definition ÷ offered"),
-    ("refused", "responses of 429 ÷ offered; honest clients and attackers apart"),
+    (
+        "refused",
+        "requests that the gateway rejected ÷ offered; honest clients and attackers apart. With the gateway's own \
+         configuration also those that a circuit breaker or a bulkhead rejected",
+    ),
     ("target errors", "responses of 5xx ÷ requests that were sent on to the target"),
     (
         "a limit for each client",
@@ -213,7 +217,7 @@ impl Peak {
 impl Scores {
     /// The figures of a run.
     pub fn of(scenario: &Scenario, outcome: &Outcome) -> Self {
-        let observation = &outcome.observation;
+        let (observation, policies) = (&outcome.observation, outcome.policies.as_ref());
         let total = observation.total();
         let all = total.all();
         let target_errors = ratio(all.target_errors, all.admitted());
@@ -266,11 +270,11 @@ impl Scores {
             failed_attempts: outcome.targets.as_ref().map(PoolRecord::failed_attempts),
             spread: outcome.targets.as_ref().and_then(|targets| targets.spread(scenario)),
             load_back: outcome.targets.as_ref().and_then(|targets| targets.load_back(scenario)),
-            served: outcome.policies.and_then(|_| served(outcome)),
-            amplification: outcome.policies.and_then(|policies| of(policies.sent, observation.requests())),
-            failed_wait: outcome.policies.and_then(|_| observation.failed_wait()),
-            open_after: outcome.policies.and_then(|policies| open_after(scenario, policies.opened_at?)),
-            groups: outcome.policies.map_or_else(Vec::new, |_| groups(outcome)),
+            served: policies.and_then(|_| served(outcome)),
+            amplification: policies.and_then(|policies| of(policies.sent?, observation.requests())),
+            failed_wait: policies.and_then(|_| observation.failed_wait()),
+            open_after: policies.and_then(|policies| open_after(scenario, &policies.opened_at)),
+            groups: policies.map_or_else(Vec::new, |_| groups(outcome)),
             latency: latency(outcome),
         }
     }
@@ -335,9 +339,9 @@ fn groups(outcome: &Outcome) -> Vec<GroupScores> {
     scores.collect()
 }
 
-fn open_after(scenario: &Scenario, opened_at: f64) -> Option<f64> {
+fn open_after(scenario: &Scenario, opened_at: &[f64]) -> Option<f64> {
     let first = scenario.faults.iter().map(|fault| fault.at).min()?.as_secs_f64();
-    (opened_at >= first).then_some(opened_at - first)
+    opened_at.iter().find(|at| **at >= first).map(|at| at - first)
 }
 
 fn latency(outcome: &Outcome) -> Option<Latency> {

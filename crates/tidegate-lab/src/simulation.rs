@@ -314,7 +314,8 @@ impl<'a> Simulation<'a> {
     fn end(&mut self, now: u64, job: &Job, end: End, is_rejected: bool) {
         let timeout = nanos(self.scenario.plan.request.timeout);
         let took = (now + self.gateway_delay).saturating_sub(job.intended);
-        let end = if took > timeout { End::Failed(Cause::TimedOut) } else { end };
+        let is_late = took > timeout;
+        let (end, is_rejected) = if is_late { (End::Failed(Cause::TimedOut), false) } else { (end, is_rejected) };
         let intended = Duration::from_nanos(job.intended);
         let finished = intended + Duration::from_nanos(took.min(timeout));
         let sample = Sample { group: job.group, intended, sent: intended, finished, end };

@@ -39,6 +39,11 @@ pub(crate) struct Received {
 /// The header by which a gateway names what rejects a request.
 pub(crate) const REJECTED_BY: &str = "x-tidegate-refused-by";
 
+/// Whether the gateway itself has rejected a request, by the status of the response and whether it has that header.
+pub(crate) const fn is_rejection(status: u16, has_header: bool) -> bool {
+    status >= 400 && has_header
+}
+
 #[derive(Debug)]
 enum Stage {
     Head,
@@ -141,7 +146,7 @@ impl ResponseReader {
         let read = read_response(bytes, LONGEST_HEAD, self.is_bodiless, |head| {
             let retry_after = head.last("retry-after").and_then(|value| retry_after(value, SystemTime::now()));
             let status = head.status.as_u16();
-            let is_rejected = status >= 400 && head.last(REJECTED_BY).is_some();
+            let is_rejected = is_rejection(status, head.last(REJECTED_BY).is_some());
             let received = Received { status, is_kept: head.keep_alive, retry_after, is_rejected };
             (head.length, head.body_end, received)
         });

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate_http::headers::Headers;
 use tidegate_policy::Timestamp;
 use tidegate_store::Key;
 
@@ -18,6 +20,23 @@ pub struct Passing {
     /// What it is counted by: limits and its keys for them, of the client and of the upstream.
     sides: [Result<Vec<(usize, Key)>, Verdict>; 2],
     held: [Vec<LimitCheck>; 2],
+    /// What decides its endpoint. None: chance does.
+    pub endpoint_hash: Option<u64>,
+}
+
+/// A request that is not sent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotSent {
+    /// The status of the response.
+    pub status: u16,
+    /// Whether a limit has rejected it. Otherwise it can't be handled as it is.
+    pub is_rejected: bool,
+}
+
+impl NotSent {
+    const fn invalid(status: u16) -> Self {
+        Self { status, is_rejected: false }
+    }
 }
 
 impl Passing {
@@ -28,21 +47,28 @@ impl Passing {
 }
 
 impl<T> Replayer<T> {
-    /// Begins a request whose driver takes its steps itself. An error is why it is not sent on.
-    pub fn begin(&self, request: &PastRequest<'_>) -> Result<Passing, Verdict> {
-        let Routed { route, client, upstream } = self.route(request)?;
+    /// Begins a request whose driver takes its steps itself. Its headers say who the caller is, as those of a trusted
+    /// proxy do.
+    pub fn begin(&self, request: &PastRequest<'_>) -> Result<Passing, NotSent> {
+        let identity = &self.plan.site.identity;
+        let (headers, now) = (headers(request.headers), request.at.as_nanos() / 1_000_000_000);
+        let headers = headers.as_ref().unwrap_or(&self.no_headers);
+        let caller = identity.identify(headers, true, now).map_err(|_| NotSent::invalid(401))?;
+        let routed = self.route_of(request, caller, headers).map_err(|verdict| self.not_sent(&verdict))?;
+        let Routed { route, client, upstream, endpoint_hash } = routed;
         let sides = [client, upstream].map(|checks| match checks {
             Ok((checks, _)) => Ok(checks.iter().map(|check| (check.limit, check.key)).collect()),
             Err(rejection) => Err(unchecked(&rejection)),
         });
-        Ok(Passing { route, sides, held: Default::default() })
+        Ok(Passing { route, sides, held: Default::default(), endpoint_hash })
     }
 
     /// Checks the limits of one side. Returns how long the request waits for them, or why it is rejected.
-    pub fn check_side(&mut self, passing: &mut Passing, side: Side, now: Timestamp) -> Result<Duration, Verdict> {
-        let keys = passing.sides[side as usize].as_ref().map_err(|verdict| *verdict)?;
+    pub fn check_side(&mut self, passing: &mut Passing, side: Side, now: Timestamp) -> Result<Duration, NotSent> {
+        let keys = passing.sides[side as usize].as_ref().map_err(|verdict| self.not_sent(verdict))?;
         let checks = keys.iter().map(|(limit, key)| LimitCheck::new(*limit, *key)).collect();
-        let held = self.check(Ok((checks, Vec::new())), &mut Vec::new(), now)?;
+        let held = self.check(Ok((checks, Vec::new())), &mut Vec::new(), now);
+        let held = held.map_err(|verdict| self.not_sent(&verdict))?;
         let wait = wait_of(&self.plan, &held);
         passing.held[side as usize].extend(held);
         Ok(wait)
@@ -53,6 +79,16 @@ impl<T> Replayer<T> {
         let mut held = std::mem::take(&mut passing.held[side as usize]);
         give_back(&self.plan, &mut held, !was_sent, || now);
     }
+
+    fn not_sent(&self, verdict: &Verdict) -> NotSent {
+        match verdict {
+            Verdict::Rejected { limit, .. } => {
+                NotSent { status: self.plan.limits[*limit].settings.status.as_u16(), is_rejected: true }
+            }
+            Verdict::NoKey { .. } => NotSent::invalid(400),
+            Verdict::NoRoute | Verdict::Local | Verdict::Admitted { .. } => NotSent::invalid(404),
+        }
+    }
 }
 
 /// Why a request is rejected whose limits can't even be checked.
@@ -62,4 +98,18 @@ pub(super) fn unchecked(rejection: &Rejection) -> Verdict {
         // `TooMany`: its path can be read in too many ways. The others come from checks.
         Rejection::TooMany | Rejection::Limit { .. } | Rejection::StoreAway { .. } => Verdict::NoRoute,
     }
+}
+
+/// The pairs that are valid as headers.
+pub(super) fn headers(pairs: &[(&str, &str)]) -> Option<Headers> {
+    if pairs.is_empty() {
+        return None;
+    }
+    let mut map = HeaderMap::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(*name), HeaderValue::from_str(value)) {
+            map.append(name, value);
+        }
+    }
+    Some(Headers::from(&map))
 }

@@ -230,13 +230,14 @@ impl<'a> Watch<'a> {
         let at = now.as_secs_f64();
         for breaker in page["breakers"].as_array().into_iter().flatten() {
             let text = |field: &str| breaker[field].as_str().unwrap_or_default().to_owned();
-            let (name, state) = (text("upstream"), text("state"));
+            let name = format!("{} (policy {})", text("upstream"), text("policy"));
+            let state = text("state");
             let before = self.breakers.insert(name.clone(), state.clone()).unwrap_or_else(|| "closed".to_owned());
             if before == state {
                 continue;
             }
             if state == "open" {
-                policies.opened_at.get_or_insert(at);
+                policies.opened_at.push(at);
             }
             let text = format!("breaker of {name} is {}", state.replace('_', "-"));
             self.events.push(Event { at, kind: EventKind::Breaker, text });
@@ -246,11 +247,12 @@ impl<'a> Watch<'a> {
     /// Requests that targets got since their start.
     fn count_sent(&mut self, platform: &Platform) {
         let Some(policies) = &mut self.policies else { return };
-        let sent = platform.targets.iter().filter_map(|target| {
+        let sent = platform.targets.iter().map(|target| {
             let page = get(target.address(), "/actuator/prometheus")?;
             Some(total(&page, "http_server_requests_seconds_count", WORK) + total(&page, ABANDONED, ""))
         });
-        policies.sent = sent.sum::<f64>() as u64;
+        // Without the page of one target the sum would be too low.
+        policies.sent = sent.sum::<Option<f64>>().map(|sent| sent as u64);
     }
 
     /// A second is over, and the one of this number (since 1970) begins.
@@ -377,7 +379,10 @@ impl<'a> Watch<'a> {
 /// What is to be seen of several targets.
 fn targets(scenario: &Scenario, variant: Variant) -> Option<PoolRecord> {
     match (&scenario.gateway, variant.gateway) {
-        (Some(gateway), Some(run)) => Some(PoolRecord::of(scenario, gateway.upstreams_of(run, &scenario.target_names))),
+        (Some(gateway), Some(run)) => {
+            let names = &scenario.target_names;
+            Some(PoolRecord::of(scenario, gateway.upstreams_of(run, names), gateway.weights_of(run, names)))
+        }
         _ => scenario.upstream.as_ref().map(|_| PoolRecord::new(scenario)),
     }
 }

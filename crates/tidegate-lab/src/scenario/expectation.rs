@@ -245,13 +245,13 @@ fn read_bound(text: &str, unit: Unit) -> Option<f64> {
 /// The most expectations of a scenario.
 const MOST: usize = 100;
 
-pub(super) fn read(object: &mut Object<'_>) -> Option<Vec<Expectation>> {
+pub(super) fn read(object: &mut Object<'_>, has_gateway: bool) -> Option<Vec<Expectation>> {
     let written = object.list("expect", MOST).unwrap_or_default();
     let count = written.len();
     let mut read = Vec::with_capacity(count);
     for (index, value) in written.into_iter().enumerate() {
         let path = format!("expect[{index}]");
-        read.extend(one(object, &path, value));
+        read.extend(one(object, &path, value, has_gateway));
     }
     (read.len() == count).then_some(read)
 }
@@ -274,7 +274,7 @@ pub(super) fn check(scenario: &Scenario, problems: &Problems) {
 }
 
 /// A text alone is for all runs but the baseline.
-fn one(object: &Object<'_>, path: &str, value: Value) -> Option<Expectation> {
+fn one(object: &Object<'_>, path: &str, value: Value, has_gateway: bool) -> Option<Expectation> {
     let comparison = |text: &str, path: &str| text.parse().map_err(|reason: String| object.wrong(path, reason)).ok();
     if let Some(text) = value.as_str() {
         let comparison = comparison(text, path)?;
@@ -298,6 +298,13 @@ fn one(object: &Object<'_>, path: &str, value: Value) -> Option<Expectation> {
         return None;
     };
     let comparison = comparison(&that, &format!("{path}.that"));
+    if has_gateway {
+        for field in ["algorithms", "adaptation", "baseline"] {
+            if expectation.has(field) {
+                expectation.wrong(field, "does not go with `gateway`; name a `variant`");
+            }
+        }
+    }
     let algorithms = if expectation.has("algorithms") { Some(super::algorithms(&mut expectation)?) } else { None };
     let adaptation =
         if expectation.has("adaptation") { Some(expectation.switch_or("adaptation", false)?) } else { None };

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tidegate_gateway::config::{self, InvalidConfig};
 use tidegate_gateway::settings::Settings;
 use tidegate_input::object::{Object, shown};
+use tidegate_policy::endpoints::Weight;
 
 /// The name of the run with the configuration as it is written.
 pub const PROTECTED: &str = "protected";
@@ -44,6 +45,19 @@ impl Gateway {
         found
     }
 
+    /// The weight of each target in a run.
+    pub(crate) fn weights_of(&self, run: usize, targets: &[String]) -> Vec<Weight> {
+        let mut weights = vec![Weight::ONE; targets.len()];
+        let upstreams = self.0[run].1["upstreams"].as_object().into_iter().flatten();
+        for endpoint in upstreams.filter_map(|(_, upstream)| upstream["endpoints"].as_array()).flatten() {
+            let weight = endpoint["weight"].as_u64().and_then(|weight| Weight::new(u32::try_from(weight).ok()?));
+            if let (Some(target), Some(weight)) = (target_of(&endpoint["url"], targets), weight) {
+                weights[target] = weight;
+            }
+        }
+        weights
+    }
+
     /// The configuration of a run, with targets at these addresses.
     pub(crate) fn config(&self, run: usize, targets: &[String], addresses: &[SocketAddr]) -> Value {
         let mut config = self.0[run].1.clone();
@@ -72,6 +86,11 @@ pub(super) fn read(object: &mut Object<'_>, targets: &[String]) -> Option<Gatewa
                 if name == PROTECTED || !is_name(&name) {
                     let message = format!("must have a name of `a-z`, `0-9` and `-` other than `{PROTECTED}`");
                     object.wrong(&path, message);
+                }
+                if !changes.is_object() {
+                    let found = shown(&changes);
+                    object.wrong(&path, format!("must be an object with changes of `gateway`, got {found}"));
+                    return None;
                 }
                 let mut config = written.clone();
                 merge(&mut config, changes);

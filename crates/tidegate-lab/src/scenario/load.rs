@@ -34,7 +34,7 @@ pub(super) fn read(
         plan["duration"] = duration?.into();
     }
     for (index, group) in plan["clients"].as_array().into_iter().flatten().enumerate() {
-        let wrong = |field: &str, message| object.wrong(&format!("load.clients[{index}].{field}"), message);
+        let wrong = |field: &str, message: &str| object.wrong(&format!("load.clients[{index}].{field}"), message);
         if group.get("polite").is_some_and(|polite| *polite != Value::Bool(false)) {
             wrong("polite", "is not supported here: simulated clients know no `Retry-After`");
         }
@@ -43,6 +43,9 @@ pub(super) fn read(
         }
         if group.get("path").is_some() && !is_own {
             wrong("path", "needs `gateway`: without routes it makes no difference");
+        }
+        if let Some(path) = group["path"].as_str().filter(|path| is_own && !is_served(path)) {
+            wrong("path", &format!("must be /api/test or below it: targets serve nothing else, got {path:?}"));
         }
     }
     match Plan::read(with_addresses(plan.clone()).to_string().as_bytes()) {
@@ -54,6 +57,12 @@ pub(super) fn read(
             None
         }
     }
+}
+
+/// Whether targets serve this path.
+fn is_served(path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or_default();
+    path == "/api/test" || path.strip_prefix("/api/test/").is_some_and(|below| !below.is_empty())
 }
 
 /// A plan whose clients have their own addresses, by which the gateway distinguishes them.

@@ -16,6 +16,8 @@ pub(super) struct Attempt {
     pub(super) job: Job,
     pub(super) stage: TargetStage,
     pub(super) role: Role,
+    /// When the policy ends it, if its time is so short that this says nothing about its target.
+    pub(super) cut_at: Option<u64>,
 }
 
 /// What an attempt is to its request.
@@ -63,4 +65,18 @@ pub(super) struct Ended {
     /// None: with a response.
     pub(super) cause: Option<Cause>,
     pub(super) was_sent: bool,
+    /// Whether the policy ended it so soon that this says nothing about its target.
+    pub(super) is_cut: bool,
+}
+
+impl Ended {
+    /// With a response.
+    pub(super) const fn responded(status: u16) -> Self {
+        Self { status, cause: None, was_sent: true, is_cut: false }
+    }
+
+    /// Its target could not be reached.
+    pub(super) const fn refused() -> Self {
+        Self { status: 502, cause: Some(Cause::Connect), was_sent: false, is_cut: false }
+    }
 }

@@ -30,7 +30,7 @@ impl Site {
         let passage = self.passages.get(&number)?;
         let is_first = passage.journey.as_ref().is_some_and(|journey| journey.attempts() == 1);
         let hedge = self.interactions[passage.way.interaction?].hedge.as_ref()?;
-        (is_first && self.is_idempotent).then(|| hedge.delay(at(now))).flatten().map(|delay| now + nanos(delay))
+        (is_first && passage.is_repeatable).then(|| hedge.delay(at(now))).flatten().map(|delay| now + nanos(delay))
     }
 
     /// A first attempt has had no response for long. Returns the request of the second one, and its deadline.
@@ -43,7 +43,7 @@ impl Site {
             return None;
         }
         let pool = &self.pools[passage.way.upstream];
-        let endpoint = pool.choose(now_at, random, hash(&passage.job), &passage.tried)?;
+        let endpoint = pool.choose_available(now_at, random, hash(passage), &passage.tried)?;
         let take_budget = || interaction.budget.as_ref().is_none_or(|budget| budget.take(now_at));
         passage.journey.as_mut()?.hedge(now_at, take_budget).ok()?;
         let Some(Passed { call, within }) = pass_without_waiting(&mut self.gateway, passage, interaction, now_at)
@@ -57,17 +57,19 @@ impl Site {
         if is_refused(target) {
             pool.end(in_flight, Outcome::Failure { cause: Cause::Connect, took: None }, now_at);
             if let Some(call) = call {
-                let refused = Ended { status: 502, cause: Some(Cause::Connect), was_sent: false };
-                record(interaction, call, refused, Duration::ZERO, now_at);
+                record(interaction, call, Ended::refused(), Duration::ZERO, now_at);
             }
             return None;
         }
         let longest = within.map_or(pool.response_timeout, |within| nanos(within).min(pool.response_timeout));
         let job = Job { target, attempt: self.attempts_begun, ..first };
-        (self.attempts_begun, self.policies.sent) = (self.attempts_begun + 1, self.policies.sent + 1);
+        (self.attempts_begun, self.sent) = (self.attempts_begun + 1, self.sent + 1);
         passage.under_way[1] = Some(job.attempt);
+        let is_short = within.is_some_and(|within| passage.journey.is_some_and(|journey| journey.is_short(within)));
+        let cut_at = within.filter(|_| is_short).map(|within| now + nanos(within));
         let (stage, role) = (TargetStage::Rejected, Role::Hedge(call));
-        self.attempts.insert(job.attempt, Attempt { passage: number, in_flight, started: now, job, stage, role });
+        let attempt = Attempt { passage: number, in_flight, started: now, job, stage, role, cut_at };
+        self.attempts.insert(job.attempt, attempt);
         Some((job, now + longest))
     }
 

@@ -46,10 +46,10 @@ impl Interaction {
         transitions: &Transitions,
     ) -> Result<Self, InvalidSetting> {
         let breaker = policy.breaker.map(Breaker::new).transpose()?;
-        let (transitions, upstream) = (transitions.clone(), upstream.to_owned());
+        let (transitions, name) = (transitions.clone(), format!("{upstream} (policy {})", policy.name));
         let breaker = breaker.map(|breaker| {
             Arc::new(breaker.with_listener(move |transition| {
-                transitions.push(transition.to == Phase::Open, format!("breaker of {upstream} {transition}"));
+                transitions.push(transition.to == Phase::Open, format!("breaker of {name} {transition}"));
             }))
         });
         Ok(Self {

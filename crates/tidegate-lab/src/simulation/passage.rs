@@ -32,7 +32,11 @@ pub(super) struct Passage {
     pub(super) ticket: Option<Ticket>,
     /// Slots of the bulkhead that it has.
     pub(super) slots: u32,
-    pub(super) was_sent: bool,
+    /// Whether what it took at its client's limits is spent, and what it took at the upstream's.
+    pub(super) is_spent: bool,
+    pub(super) is_upstream_spent: bool,
+    /// Whether it does no harm if a target gets it twice.
+    pub(super) is_repeatable: bool,
     pub(super) tried: Tried,
     /// To how many endpoints it went one after the other, because it could not be sent.
     pub(super) attempted: usize,
@@ -76,7 +80,9 @@ impl Passage {
             call: None,
             ticket: None,
             slots: 0,
-            was_sent: false,
+            is_spent: false,
+            is_upstream_spent: false,
+            is_repeatable: false,
             tried: Tried::new(),
             attempted: 1,
             waits: 0,
@@ -84,11 +90,6 @@ impl Passage {
             under_way: [None; 2],
             earlier: None,
         }
-    }
-
-    /// A request that waits is no probe: it may become one when the breaker is asked again.
-    pub(super) fn drop_probe(&mut self) {
-        self.call = self.call.take().filter(|call| !call.is_probe());
     }
 
     /// Until when it waits, unless somebody wakes it before.

@@ -22,20 +22,24 @@ impl Simulation<'_> {
         let plan = &self.scenario.plan;
         let Some(site) = &mut self.site else { return self.reach_target(now, job) };
         let group = &plan.clients[job.group];
+        let texts = plan.request.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        let own: Vec<(&str, String)> = group.headers_of(job.client).collect();
+        let headers: Vec<_> = texts.chain(own.iter().map(|(name, value)| (*name, value.as_str()))).collect();
+        let host = headers.iter().find(|(name, _)| *name == "host").map_or("127.0.0.1", |(_, value)| *value);
         let request = PastRequest {
             at: at(now),
             ip: group.address(job.client).unwrap_or(Ipv4Addr::LOCALHOST.into()),
             method: plan.request.method.as_str(),
-            host: "",
+            host,
             path: path_only(group.path.as_deref().unwrap_or(&plan.request.path)),
             user: None,
             tier: None,
-            headers: &[],
+            headers: &headers,
             took: None,
         };
         match site.begin(job, &request) {
             Ok(passage) => self.go_on(now, passage),
-            Err(status) => self.end(now, &job, End::Responded(status), false),
+            Err(not_sent) => self.end(now, &job, End::Responded(not_sent.status), not_sent.is_rejected),
         }
     }
 
@@ -60,8 +64,7 @@ impl Simulation<'_> {
                             return self.reach_target(now, job);
                         }
                         Attempted::Refused => {
-                            let refused = Ended { status: 502, cause: Some(Cause::Connect), was_sent: false };
-                            if let Some(status) = site.after_attempt(passage, refused, Duration::ZERO, now) {
+                            if let Some(status) = site.after_attempt(passage, Ended::refused(), Duration::ZERO, now) {
                                 return self.end_passage(now, passage, status, false);
                             }
                         }
@@ -80,12 +83,16 @@ impl Simulation<'_> {
     pub(super) fn wake(&mut self, now: u64, passage: u64, wait: u64) {
         let Some(site) = &mut self.site else { return };
         let woken = site.wake(passage, wait);
-        let Some(job) = site.job(passage) else { return };
+        let (last, Some(job)) = (site.last(passage), site.job(passage)) else { return };
         match woken {
             Woken::Stale => {}
             Woken::GoesOn | Woken::NoSlot if self.leaves_at(&job) <= now => self.leave(now, passage),
             Woken::GoesOn => self.go_on(now, passage),
-            Woken::NoSlot => self.end_passage(now, passage, 503, true),
+            // What the last attempt has brought is better than a rejection.
+            Woken::NoSlot => match last {
+                Some(last) => self.end_passage(now, passage, last, false),
+                None => self.end_passage(now, passage, 503, true),
+            },
         }
     }
 
@@ -115,11 +122,10 @@ impl Simulation<'_> {
     /// An attempt ends without a response, and without a cause if its client has left. It leaves its target.
     fn fail(&mut self, now: u64, attempt: u64, cause: Option<Cause>) {
         let Some(site) = &mut self.site else { return };
-        let ended = site.end_attempt(attempt, now, |_, took| {
-            cause.map_or(Outcome::Ignored, |cause| Outcome::Failure {
-                cause,
-                took: (cause == Cause::Timeout).then_some(took),
-            })
+        let is_cut = cause == Some(Cause::Timeout) && site.is_cut(attempt, now);
+        let ended = site.end_attempt(attempt, now, |_, took| match cause {
+            Some(cause) if !is_cut => Outcome::Failure { cause, took: (cause == Cause::Timeout).then_some(took) },
+            Some(_) | None => Outcome::Ignored,
         });
         let Some(attempt) = ended else { return };
         self.leave_target(now, &attempt);
@@ -130,7 +136,7 @@ impl Simulation<'_> {
             }
             Some(cause) => {
                 let status = if cause == Cause::Timeout { 504 } else { 502 };
-                self.after_attempt(now, attempt, Ended { status, cause: Some(cause), was_sent: true });
+                self.after_attempt(now, attempt, Ended { status, cause: Some(cause), was_sent: true, is_cut });
             }
         }
     }
@@ -152,7 +158,7 @@ impl Simulation<'_> {
         let Some(site) = &mut self.site else { return };
         let ended = site.end_attempt(attempt, now, |pool, took| pool.outcome(status, took));
         if let Some(attempt) = ended {
-            self.after_attempt(now, attempt, Ended { status, cause: None, was_sent: true });
+            self.after_attempt(now, attempt, Ended::responded(status));
         }
     }
 
@@ -176,7 +182,7 @@ impl Simulation<'_> {
         }
         let transitions = site.transitions.take();
         if transitions.iter().any(|(opened, _)| *opened) {
-            site.policies.opened_at.get_or_insert(Duration::from_nanos(now).as_secs_f64());
+            site.policies.opened_at.push(Duration::from_nanos(now).as_secs_f64());
         }
         for (_, text) in transitions {
             self.record(now, EventKind::Breaker, text);

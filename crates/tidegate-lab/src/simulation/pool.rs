@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_gateway::settings::{HealthCheckSettings, UpstreamSettings};
 use tidegate_policy::Timestamp;
-use tidegate_policy::endpoints::{Balancer, EndpointState, InFlight, Outcome, Tried};
+use tidegate_policy::endpoints::{Balancer, EndpointState, InFlight, Outcome, Standing, Tried};
 
 use super::nanos;
 use crate::pool_record::Seen;
@@ -13,6 +13,7 @@ use crate::scenario::Scenario;
 
 pub(super) struct Pool {
     balancer: Balancer,
+    states: Vec<Arc<EndpointState>>,
     /// The indices of its targets in the scenario.
     pub(super) targets: Vec<usize>,
     failure_statuses: Vec<u16>,
@@ -26,10 +27,11 @@ impl Pool {
     pub(super) fn new(scenario: &Scenario, upstream: &UpstreamSettings) -> Self {
         let targets: Vec<usize> = upstream.ports().map(|(port, _)| usize::from(port).saturating_sub(1)).collect();
         let name = |index: &usize| scenario.target_name(*index).replace(' ', "-");
-        let states = targets.iter().map(|index| Arc::new(EndpointState::new(&name(index))));
-        let endpoints = states.zip(upstream.ports().map(|(_, weight)| weight));
+        let states: Vec<_> = targets.iter().map(|index| Arc::new(EndpointState::new(&name(index)))).collect();
+        let endpoints = states.iter().cloned().zip(upstream.ports().map(|(_, weight)| weight));
         Self {
             balancer: Balancer::new(endpoints, upstream.balancing),
+            states,
             targets,
             failure_statuses: upstream.failure_statuses.clone(),
             response_timeout: nanos(upstream.bounds.response_timeout),
@@ -40,6 +42,13 @@ impl Pool {
     /// The endpoint that an attempt goes to: one not tried yet, if there is one.
     pub(super) fn choose(&self, now: Timestamp, random: u64, key: u64, tried: &Tried) -> Option<usize> {
         self.balancer.choose(now, random, key, tried)
+    }
+
+    /// The same for a retry: one that was tried is better than one that is out.
+    pub(super) fn choose_available(&self, now: Timestamp, random: u64, key: u64, tried: &Tried) -> Option<usize> {
+        let untried = self.choose(now, random, key, tried);
+        let is_up = |index: &usize| self.states[*index].standing(now) == Standing::Up;
+        untried.filter(is_up).or_else(|| self.choose(now, random, key, &Tried::new()))
     }
 
     pub(super) fn begin(&self, endpoint: usize, now: Timestamp) -> Option<InFlight> {

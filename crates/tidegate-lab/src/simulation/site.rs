@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
+use http::HeaderName;
 use tidegate_gateway::config;
 use tidegate_gateway::settings::Settings;
 use tidegate_gateway::stages::Side;
-use tidegate_gateway::{PastRequest, Replayer, Verdict};
+use tidegate_gateway::{NotSent, PastRequest, Replayer};
 use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::{Call, Verdict as CallVerdict};
-use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome};
+use tidegate_policy::endpoints::{Cause, MOST_ATTEMPTED, Outcome, Weight};
 use tidegate_policy::journey::FailedAttempt;
 
 use super::attempt::{Attempt, Attempted, Ended, EndedAttempt, Role, TargetStage};
@@ -24,6 +25,9 @@ use crate::pool_record::{PoolRecord, Seen};
 use crate::run::PolicyRecord;
 use crate::scenario::{Scenario, Variant};
 
+/// Why the gateway's configuration is valid here.
+const CHECKED: &str = "it was checked when the scenario was read";
+
 pub(super) struct Site {
     /// Routes and limits, where the scenario has the gateway's own configuration. Otherwise there is one way, and the
     /// limit has been passed.
@@ -32,8 +36,8 @@ pub(super) struct Site {
     ways: Vec<Way>,
     pub(super) pools: Vec<Pool>,
     pub(super) interactions: Vec<Interaction>,
-    /// Whether requests may be sent twice where nothing says that they did not arrive.
-    pub(super) is_idempotent: bool,
+    /// Whether the method of all requests is idempotent.
+    is_idempotent: bool,
     pub(super) passages: BTreeMap<u64, Passage>,
     pub(super) attempts: BTreeMap<u64, Attempt>,
     passages_begun: u64,
@@ -46,6 +50,8 @@ pub(super) struct Site {
     pub(super) woken: Vec<(u64, u64)>,
     pub(super) transitions: Transitions,
     pub(super) policies: PolicyRecord,
+    /// Requests that targets got.
+    pub(super) sent: u64,
     record: PoolRecord,
 }
 
@@ -56,9 +62,8 @@ impl Site {
         if !is_own && scenario.upstream(variant).is_none() {
             return None;
         }
-        // It was checked when the scenario was read.
-        let config = config::parse(&config_text(scenario, variant, &nowhere(scenario)).ok()?).ok()?;
-        let settings = Settings::check(&config).ok()?;
+        let text = config_text(scenario, variant, &nowhere(scenario)).expect(CHECKED);
+        let settings = Settings::check(&config::parse(&text).expect(CHECKED)).expect(CHECKED);
         let pools: Vec<Pool> = settings.upstreams.iter().map(|upstream| Pool::new(scenario, upstream)).collect();
         let (mut interactions, transitions) = (Vec::<Interaction>::new(), Transitions::default());
         let mut ways = Vec::new();
@@ -70,21 +75,21 @@ impl Site {
                 (None, None) => None,
                 (None, Some(of)) => {
                     let (policy, upstream) = (&settings.policies[of.0], &settings.upstreams[of.1].name);
-                    interactions.push(Interaction::new(of, policy, upstream, &transitions).ok()?);
+                    interactions.push(Interaction::new(of, policy, upstream, &transitions).expect(CHECKED));
                     Some(interactions.len() - 1)
                 }
             };
             ways.push(Way { upstream: route.upstream, interaction });
         }
-        let request = &scenario.plan.request;
-        let has_key = |name| request.headers.iter().any(|(other, _)| other == name);
-        let keys = interactions.iter().filter_map(|it| it.retry.as_ref()?.idempotency_key.as_ref());
-        let is_idempotent = request.method.is_idempotent() || keys.into_iter().any(has_key);
-        let mut upstreams = vec![usize::MAX; scenario.targets.len()];
+        let is_idempotent = scenario.plan.request.method.is_idempotent();
+        let count = scenario.targets.len();
+        let (mut upstreams, mut weights) = (vec![usize::MAX; count], vec![Weight::ONE; count]);
         for (upstream, pool) in pools.iter().enumerate() {
-            pool.targets.iter().for_each(|target| upstreams[*target] = upstream);
+            for (target, (_, weight)) in pool.targets.iter().zip(settings.upstreams[upstream].ports()) {
+                (upstreams[*target], weights[*target]) = (upstream, weight);
+            }
         }
-        let gateway = if is_own { Some(Replayer::new(settings, &BTreeMap::new()).ok()?) } else { None };
+        let gateway = is_own.then(|| Replayer::new(settings, &BTreeMap::new()).expect(CHECKED));
         Some(Self {
             gateway,
             ways,
@@ -100,19 +105,22 @@ impl Site {
             woken: Vec::new(),
             transitions,
             policies: PolicyRecord::default(),
-            record: PoolRecord::of(scenario, upstreams),
+            sent: 0,
+            record: PoolRecord::of(scenario, upstreams, weights),
         })
     }
 
     /// A request comes, or one that has passed its client's limit. Returns its number, or the status that it gets at
     /// once.
-    pub(super) fn begin(&mut self, job: Job, request: &PastRequest<'_>) -> Result<u64, u16> {
-        let passing = self.gateway.as_ref().map(|gateway| gateway.begin(request)).transpose();
-        let passing = passing.map_err(|verdict| status_of(&verdict))?;
-        let way = self.ways.get(passing.as_ref().map_or(0, |passing| passing.route)).copied().ok_or(404_u16)?;
+    pub(super) fn begin(&mut self, job: Job, request: &PastRequest<'_>) -> Result<u64, NotSent> {
+        let passing = self.gateway.as_ref().map(|gateway| gateway.begin(request)).transpose()?;
+        let way = self.ways[passing.as_ref().map_or(0, |passing| passing.route)];
         let number = self.passages_begun;
         self.passages_begun += 1;
-        let passage = Passage::new(job, way, passing);
+        let mut passage = Passage::new(job, way, passing);
+        let key = way.interaction.and_then(|it| self.interactions[it].retry.as_ref()?.idempotency_key.as_ref());
+        let has_key = |key: &HeaderName| request.headers.iter().any(|(name, value)| key == name && !value.is_empty());
+        passage.is_repeatable = self.is_idempotent || key.is_some_and(has_key);
         self.passages.insert(number, passage);
         Ok(number)
     }
@@ -137,13 +145,20 @@ impl Site {
         if let Some(budget) = interaction.filter(|_| is_first).and_then(|it| self.interactions[it].budget.as_ref()) {
             budget.call_began(at(now));
         }
-        let chosen = pool.choose(at(now), self.random.u64(..), hash(&passage.job), &passage.tried);
+        let (random, key) = (self.random.u64(..), hash(passage));
         // One that could not be reached is not tried again at once.
-        let chosen = chosen.filter(|it| passage.attempted == 1 || !passage.tried.contains(*it));
+        let chosen = if passage.attempted > 1 {
+            pool.choose(at(now), random, key, &passage.tried).filter(|it| !passage.tried.contains(*it))
+        } else if passage.tried.is_empty() {
+            pool.choose(at(now), random, key, &passage.tried)
+        } else {
+            pool.choose_available(at(now), random, key, &passage.tried)
+        };
         let Some((endpoint, in_flight)) = chosen.and_then(|it| Some((it, pool.begin(it, at(now))?))) else {
             return Attempted::Refused;
         };
         passage.tried.insert(endpoint);
+        (passage.is_spent, passage.is_upstream_spent) = (true, true);
         let target = pool.targets[endpoint];
         if is_refused(target) {
             pool.end(in_flight, Outcome::Failure { cause: Cause::Connect, took: None }, at(now));
@@ -152,10 +167,13 @@ impl Site {
         let longest = within.map_or(pool.response_timeout, |within| nanos(within).min(pool.response_timeout));
         let job = Job { target, attempt: self.attempts_begun, ..passage.job };
         self.attempts_begun += 1;
-        (self.policies.sent, passage.was_sent) = (self.policies.sent + 1, true);
+        self.sent += 1;
         passage.under_way = [Some(job.attempt), None];
         let (stage, role) = (TargetStage::Rejected, if is_first { Role::First } else { Role::Another });
-        self.attempts.insert(job.attempt, Attempt { passage: number, in_flight, started: now, job, stage, role });
+        let is_short = within.is_some_and(|within| passage.journey.is_some_and(|journey| journey.is_short(within)));
+        let cut_at = within.filter(|_| is_short).map(|within| now + nanos(within));
+        let attempt = Attempt { passage: number, in_flight, started: now, job, stage, role, cut_at };
+        self.attempts.insert(job.attempt, attempt);
         Attempted::Sent { job, deadline: now + longest, hedge_at }
     }
 
@@ -167,7 +185,7 @@ impl Site {
         now: u64,
         outcome: impl FnOnce(&Pool, Duration) -> Outcome,
     ) -> Option<EndedAttempt> {
-        let Attempt { passage, in_flight, started, job, stage, role } = self.attempts.remove(&attempt)?;
+        let Attempt { passage, in_flight, started, job, stage, role, .. } = self.attempts.remove(&attempt)?;
         let pool = &self.pools[self.passages.get(&passage)?.way.upstream];
         let took = Duration::from_nanos(now - started);
         let outcome = outcome(pool, took);
@@ -183,22 +201,23 @@ impl Site {
         if let Some((interaction, call)) = interaction.zip(call) {
             record(interaction, call, ended, took, at(now));
         }
+        let key = hash(passage);
         let Some(journey) = &mut passage.journey else { return Some(ended.status) };
         let pool = &self.pools[passage.way.upstream];
         let is_refused = ended.cause == Some(Cause::Connect) && !ended.was_sent;
         let has_other = || {
-            let other = pool.choose(at(now), 0, hash(&passage.job), &passage.tried);
+            let other = pool.choose(at(now), 0, key, &passage.tried);
             other.is_some_and(|endpoint| !passage.tried.contains(endpoint))
         };
         if is_refused && passage.attempted < MOST_ATTEMPTED && has_other() && journey.elsewhere() {
-            passage.attempted += 1;
+            (passage.last, passage.attempted) = (Some(ended.status), passage.attempted + 1);
             return None;
         }
         let Some((interaction, retry)) = interaction.and_then(|it| Some((it, it.retry.as_ref()?))) else {
             return Some(ended.status);
         };
         let is_retryable = ended.cause.map_or(retry.on.has_status(ended.status), |cause| retry.on.has(cause));
-        let is_repeatable = !ended.was_sent || self.is_idempotent;
+        let is_repeatable = !ended.was_sent || passage.is_repeatable;
         let is_barred = is_retryable && interaction.breaker.as_ref().is_some_and(|breaker| breaker.rejects(at(now)));
         let failed = FailedAttempt { is_retryable, is_repeatable, retry_after: None };
         let take_budget = || interaction.budget.as_ref().is_none_or(|budget| budget.take(at(now)));
@@ -210,13 +229,14 @@ impl Site {
         None
     }
 
-    /// Gives back what a request holds of its upstream. Whoever waits for its slot has it now.
+    /// Gives back what a request holds of its upstream. The next that waits for its slot has it now.
     fn release_upstream(&mut self, number: u64, now: u64) {
         let Some(passage) = self.passages.get_mut(&number) else { return };
         let bulkhead = passage.way.interaction.and_then(|index| self.interactions[index].bulkhead.as_ref());
         let slots = std::mem::take(&mut passage.slots);
+        let is_spent = std::mem::take(&mut passage.is_upstream_spent);
         if let (Some(gateway), Some(passing)) = (&mut self.gateway, &mut passage.passing) {
-            gateway.release(passing, Side::Upstream, passage.was_sent, at(now));
+            gateway.release(passing, Side::Upstream, is_spent, at(now));
         }
         for _ in 0..slots {
             let next = bulkhead.and_then(tidegate_policy::bulkhead::Bulkhead::leave);
@@ -244,9 +264,20 @@ impl Site {
         self.release_upstream(number, now);
         let mut passage = self.passages.remove(&number)?;
         if let (Some(gateway), Some(passing)) = (&mut self.gateway, &mut passage.passing) {
-            gateway.release(passing, Side::Client, passage.was_sent, at(now));
+            gateway.release(passing, Side::Client, passage.is_spent, at(now));
         }
         Some(passage.job)
+    }
+
+    /// What the last attempt of a request has brought.
+    pub(super) fn last(&self, number: u64) -> Option<u16> {
+        self.passages.get(&number).and_then(|passage| passage.last)
+    }
+
+    /// Whether the policy has ended an attempt so soon that this says nothing about its target.
+    pub(super) fn is_cut(&self, attempt: u64, now: u64) -> bool {
+        let cut_at = self.attempts.get(&attempt).and_then(|attempt| attempt.cut_at);
+        cut_at.is_some_and(|at| now >= at)
     }
 
     /// Whether the gateway still waits for an attempt.
@@ -284,16 +315,7 @@ impl Site {
 
     /// What was seen of targets, and of policies where the scenario has some.
     pub(super) fn into_records(self) -> (PoolRecord, Option<PolicyRecord>) {
-        (self.record, self.gateway.map(|_| self.policies))
-    }
-}
-
-/// The status of a request that is not sent on.
-pub(super) fn status_of(verdict: &Verdict) -> u16 {
-    match verdict {
-        Verdict::Rejected { .. } => 429,
-        Verdict::NoKey { .. } => 400,
-        Verdict::NoRoute | Verdict::Local | Verdict::Admitted { .. } => 404,
+        (self.record, self.gateway.map(|_| PolicyRecord { sent: Some(self.sent), ..self.policies }))
     }
 }
 
@@ -301,6 +323,7 @@ pub(super) fn status_of(verdict: &Verdict) -> u16 {
 pub(super) fn record(interaction: &Interaction, call: Call, ended: Ended, took: Duration, now: Timestamp) {
     let Some(breaker) = &interaction.breaker else { return };
     let verdict = match ended.cause {
+        Some(_) if ended.is_cut => return,
         Some(cause) if !interaction.failures.has(cause) => return,
         Some(_) => CallVerdict::Failure,
         None if interaction.failures.has_status(ended.status) => CallVerdict::Failure,
@@ -309,7 +332,9 @@ pub(super) fn record(interaction: &Interaction, call: Call, ended: Ended, took: 
     breaker.record(call, verdict, took, now);
 }
 
-/// The same for all requests of a client.
-pub(super) fn hash(job: &Job) -> u64 {
-    Rng::with_seed((job.group as u64) << 40 | job.client).u64(..)
+/// What decides the endpoint where requests are spread by a key: that of the configuration, or their client.
+pub(super) fn hash(passage: &Passage) -> u64 {
+    let job = &passage.job;
+    let of_client = || Rng::with_seed((job.group as u64) << 40 | job.client).u64(..);
+    passage.passing.as_ref().and_then(|passing| passing.endpoint_hash).unwrap_or_else(of_client)
 }

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use tidegate_gateway::stages::{self, Side};
-use tidegate_gateway::{Passing, Replayer};
+use tidegate_gateway::{NotSent, Passing, Replayer};
 use tidegate_policy::Timestamp;
 use tidegate_policy::bulkhead::Entry;
 use tidegate_policy::journey::{Journey, Step, Terms};
 
 use super::at;
 use super::passage::{Next, Passage, Woken};
-use super::site::{Site, status_of};
+use super::site::Site;
 
 impl Site {
     /// Takes the steps of a request until it waits, is sent or ends.
@@ -48,7 +48,9 @@ impl Site {
                 }
                 Step::Check => match check(&mut self.gateway, &mut passage.passing, Side::Upstream, now_at) {
                     Ok(wait) => journey.admitted(wait),
-                    Err(_) => return barred(passage.last, 503),
+                    Err(not_sent) => {
+                        return passage.last.map_or_else(|| ends(not_sent), |last| barred(Some(last), 503));
+                    }
                 },
                 Step::Enter(wait) => {
                     let Some(bulkhead) = interaction.and_then(|it| it.bulkhead.as_ref()) else { continue };
@@ -56,21 +58,14 @@ impl Site {
                         Entry::Entered => passage.slots += 1,
                         Entry::Full => return barred(passage.last, 503),
                         Entry::Queued(ticket) => {
-                            passage.drop_probe();
                             passage.ticket = Some(ticket);
                             return passage.waits(now, wait);
                         }
                     }
                 }
-                Step::Delay(span) | Step::Pause(span) => {
-                    passage.drop_probe();
-                    return passage.waits(now, span);
-                }
+                Step::Delay(span) | Step::Pause(span) => return passage.waits(now, span),
                 Step::Attempt { within } => return Next::Attempt(within),
-                Step::TimedOut => {
-                    let status = passage.last.unwrap_or(504);
-                    return Next::Ends { status, is_rejected: false };
-                }
+                Step::TimedOut => return barred(passage.last, 504),
             }
         }
     }
@@ -90,7 +85,7 @@ fn stage(gateway: &mut Option<Replayer<()>>, passage: &mut Passage, terms: Terms
     match passage.stages.next_step() {
         stages::Step::Check => match check(gateway, &mut passage.passing, Side::Client, at(now)) {
             Ok(wait) => passage.stages.admitted(wait),
-            Err(status) => return Some(Next::Ends { status, is_rejected: true }),
+            Err(not_sent) => return Some(ends(not_sent)),
         },
         stages::Step::Wait(wait) => return Some(passage.waits(now, wait)),
         stages::Step::Collect => {}
@@ -102,13 +97,18 @@ fn stage(gateway: &mut Option<Replayer<()>>, passage: &mut Passage, terms: Terms
     None
 }
 
-/// Checks the limits of one side, if there are any. An error is the status of the rejection.
+/// The end of a request that is not sent on.
+const fn ends(not_sent: NotSent) -> Next {
+    Next::Ends { status: not_sent.status, is_rejected: not_sent.is_rejected }
+}
+
+/// Checks the limits of one side, if there are any.
 pub(super) fn check(
     gateway: &mut Option<Replayer<()>>,
     passing: &mut Option<Passing>,
     side: Side,
     now: Timestamp,
-) -> Result<Duration, u16> {
+) -> Result<Duration, NotSent> {
     let Some((gateway, passing)) = gateway.as_mut().zip(passing.as_mut()) else { return Ok(Duration::ZERO) };
-    gateway.check_side(passing, side, now).map_err(|verdict| status_of(&verdict))
+    gateway.check_side(passing, side, now)
 }

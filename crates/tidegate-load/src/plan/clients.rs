@@ -77,6 +77,16 @@ impl Group {
             Template::Text(_) | Template::Numbered(..) => None,
         })
     }
+
+    /// The headers of a client's requests, but for its address. Values that are no text are left out.
+    pub fn headers_of(&self, client: u64) -> impl Iterator<Item = (&str, String)> {
+        let others = self.headers.iter().filter(|(_, template)| !matches!(template, Template::Address(_)));
+        others.filter_map(move |(name, template)| {
+            let mut value = Vec::new();
+            template.write(client, &mut value);
+            Some((name.as_str(), String::from_utf8(value).ok()?))
+        })
+    }
 }
 
 /// A header's value, which may differ from client to client.

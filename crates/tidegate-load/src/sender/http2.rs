@@ -21,7 +21,7 @@ use tidegate_input::retry_after;
 use super::exchange::{Done, Exchange, Failure};
 use super::polled::{Intake, Polled};
 use crate::record::Cause;
-use crate::response::{REJECTED_BY, Received};
+use crate::response::{REJECTED_BY, Received, is_rejection};
 use crate::wire::{Secured, Wire};
 
 /// Requests at once, until the other side has sent its limit.
@@ -302,7 +302,7 @@ impl Stream {
                             .get("retry-after")
                             .and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
                         let status = response.status().as_u16();
-                        let is_rejected = response.headers().contains_key(REJECTED_BY);
+                        let is_rejected = is_rejection(status, response.headers().contains_key(REJECTED_BY));
                         let reported = Received { status, is_kept: true, retry_after, is_rejected };
                         self.reading = Reading::Body(reported, response.into_body());
                     }

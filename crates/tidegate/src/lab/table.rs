@@ -15,8 +15,8 @@ const PLAIN: &str = "\x1b[0m";
 const COLUMNS: [(&str, Figure, usize); 15] = [
     ("served", Figure::Served, 9),
     ("amplified", Figure::Amplification, 11),
-    ("failed in", Figure::FailedWait, 11),
-    ("opens", Figure::OpenAfter, 9),
+    ("wait failed", Figure::FailedWait, 13),
+    ("open after", Figure::OpenAfter, 12),
     ("refused", Figure::Refused, 10),
     ("attackers", Figure::RefusedAttackers, 11),
     ("honest", Figure::RefusedHonest, 9),

@@ -215,6 +215,7 @@ fn a_full_upstream_is_a_503_that_costs_nothing() {
     for _ in 0..3 {
         let response = gateway.get("/second");
         assert_problem(&response, 503, "upstream_full");
+        assert_eq!(response.header("x-tidegate-refused-by"), Some("gateway"));
         assert_eq!(response.header("retry-after"), Some("1"));
     }
     assert_eq!(failures(&gateway, "upstream_full"), 3);

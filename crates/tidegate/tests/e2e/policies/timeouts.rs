@@ -137,5 +137,6 @@ fn the_whole_time_includes_waits_before_the_attempt() {
     assert_eq!(gateway.get("/").status, 200);
     let late = gateway.get("/");
     assert_eq!((late.status, &late.json()["error"]), (504, &"timeout".into()));
+    assert_eq!(late.header("x-tidegate-refused-by"), Some("gateway"));
     assert_eq!(upstream.count(), 1);
 }

@@ -243,6 +243,7 @@ fn connections_that_were_idle_count_when_requests_begin_on_them() {
     }
     let rejected = clients[6].request("GET", "/", &[], b"");
     assert_eq!((rejected.status, &rejected.json()["error"]), (503, &"connection_share".into()));
+    assert_eq!(rejected.header("x-tidegate-refused-by"), Some("gateway"));
     assert_eq!(rejected.header("retry-after"), Some("1"));
     assert!(wire.send(&[get(1)]));
     assert_eq!(wire.outcome(1), Outcome::Status(503));

@@ -219,6 +219,7 @@ fn in_closed_mode_requests_are_rejected_with_503_while_redis_is_away() {
         let body = response.json();
         assert_eq!(body["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
         assert_eq!(body["error"], "limiter_unavailable");
+        assert!(response.header("x-tidegate-refused-by").is_some(), "{response:?}");
         assert_eq!(body["request_id"].as_str(), response.header("x-request-id"));
     }
     assert_eq!(upstream.count(), 2);

@@ -1,6 +1,8 @@
 //! Scenarios with the gateway's own configuration: what its policies do in simulated time, and what can be wrong.
 #![allow(clippy::float_cmp, reason = "shares of whole numbers")]
 
+mod as_in_the_gateway;
+
 use tidegate_lab::report::{Kind, Run};
 use tidegate_lab::{EventKind, Outcome, Report, Scenario, Scores, Variant, simulate};
 
@@ -69,8 +71,12 @@ fn an_open_breaker_rejects_until_its_probes_succeed() {
     assert!(scores.open_after.is_some_and(|after| (0.2..0.3).contains(&after)), "{scores:?}");
     let events = outcome.events.iter().filter(|event| event.kind == EventKind::Breaker);
     let texts: Vec<&str> = events.map(|event| event.text.as_str()).collect();
-    assert_eq!(texts.first(), Some(&"breaker of service is open for 1 s: 5 of 10 attempts failed"), "{texts:?}");
-    assert_eq!(texts.last(), Some(&"breaker of service is closed: all probes succeeded"), "{texts:?}");
+    assert_eq!(
+        texts.first(),
+        Some(&"breaker of service (policy one) is open for 1 s: 5 of 10 attempts failed"),
+        "{texts:?}"
+    );
+    assert_eq!(texts.last(), Some(&"breaker of service (policy one) is closed: all probes succeeded"), "{texts:?}");
 }
 
 #[test]
@@ -287,6 +293,13 @@ fn what_is_wrong_is_reported_with_its_path() {
         (format!("{good}variants: {{protected: {{}}}}\n"), "variants.protected: must have a name"),
         (format!("{good}variants: {{x: {{policies: {{one: {{timeout: 0s}}}}}}}}\n"), "variants.x.policies.one.timeout"),
         (format!("{good}variants: 7\n"), "variants: must be an object"),
+        (format!("{good}variants: {{x: 7}}\n"), "variants.x: must be an object with changes of `gateway`, got 7"),
+        (format!("{good}variants: {{x: null}}\n"), "variants.x: must be an object with changes of `gateway`, got null"),
+        (format!("{good}expect: [{{that: served > 1%, baseline: true}}]\n"), "expect[0].baseline: does not go with"),
+        (
+            good.replace("load: {", "load: {clients: [{name: a, path: /pay}], "),
+            "load.clients[0].path: must be /api/test or below it: targets serve nothing else, got \"/pay\"",
+        ),
         (good.replace("targets: {service:", "targets: {Ser vice:"), "targets.Ser vice: must have a name"),
         (
             good.replace("targets: {service: {service_time: 5ms, workers: 4}}", "targets: 4"),
@@ -304,6 +317,32 @@ fn what_is_wrong_is_reported_with_its_path() {
         let found = problems(&text);
         assert!(found.contains(expected), "expected {expected:?}, found {found:?} of\n{text}");
     }
+    let wrong_target = problems(&good.replace("workers: 4", "workers: -4"));
+    assert!(wrong_target.contains("workers") && !wrong_target.contains("unknown"), "{wrong_target}");
     let twice = good.replace("url: 'http://service'", "endpoints: ['http://service', 'http://service']");
     assert!(problems(&twice).contains("must have target `service` only once"), "{}", problems(&twice));
+}
+
+#[test]
+fn figures_are_what_they_say() {
+    let weighted = "
+duration: 12
+gateway:
+  upstreams: {service: {endpoints: [{url: 'http://one', weight: 3}, 'http://two'], balance: round_robin, policy: one}}
+  policies: {one: {timeout: 1s}}
+targets: {one: {workers: 40}, two: {workers: 40}}
+load: {profile: {type: constant, params: {rps: 100}}, clients: [{name: people}]}
+";
+    let (scores, _) = run(weighted);
+    assert!(scores.spread.is_some_and(|spread| spread > 0.999), "{scores:?}");
+    let slow = "faults: [{at: 6, for: 3, what: slow, target: one, factor: 10},
+                         {at: 6, for: 3, what: slow, target: two, factor: 10}]";
+    let (scores, _) = run(&format!("{weighted}{slow}\n"));
+    assert!(scores.groups[0].slowdown.is_some_and(|it| (9.9..10.1).contains(&it)), "{scores:?}");
+    assert_eq!(scores.failed_wait, None, "nothing failed");
+    let dead = "faults: [{at: 6, for: 3, what: freeze, target: one}, {at: 6, for: 3, what: freeze, target: two}]";
+    let (scores, _) = run(&format!("{weighted}{dead}\n"));
+    // Those of the last second before its end got their response in time.
+    assert!(scores.failed_wait.is_some_and(|it| (0.99..=1.0).contains(&it)), "{scores:?}");
+    assert!(scores.served.is_some_and(|it| (0.82..0.85).contains(&it)), "two of twelve seconds: {scores:?}");
 }
