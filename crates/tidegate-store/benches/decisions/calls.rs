@@ -9,7 +9,7 @@ use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::{Breaker, BreakerSettings, SlowCalls, Verdict, Window};
 use tidegate_policy::bulkhead::{Bulkhead, BulkheadSettings};
 use tidegate_policy::endpoints::{Balancer, BalancerSettings, EndpointState, Outcome, Tried, Weight};
-use tidegate_policy::retry::{BudgetSettings, RetryBudget};
+use tidegate_policy::retry::{BudgetSettings, HedgeDelay, HedgeSettings, RetryBudget};
 
 use crate::rounds::{median, time};
 
@@ -38,6 +38,12 @@ pub(crate) fn calls() -> Value {
     }
     let budget = RetryBudget::new(BudgetSettings::default()).expect("valid");
     add(&mut report, "retry_budget", rounds(|now| budget.call_began(now)), "");
+    let hedge = HedgeDelay::new(HedgeSettings::default()).expect("valid");
+    let nanos = rounds(|now| {
+        let _ = black_box(hedge.delay(now));
+        hedge.note(black_box(TOOK), now);
+    });
+    add(&mut report, "hedge_delay", nanos, "computed anew every 100 ms of its time");
     let bulkhead = Bulkhead::<()>::new(BulkheadSettings { limit: 64, queue: 0 }).expect("valid");
     let nanos = rounds(|_| {
         let _ = black_box(bulkhead.enter(false, || ()));
