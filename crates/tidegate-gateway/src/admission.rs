@@ -116,7 +116,8 @@ impl Admissions {
         self.upstream.take()
     }
 
-    /// The request goes to its upstream now: what it took is spent, and so is what the attempt took of its `own`.
+    /// The request goes to its upstream now: what it took is spent. Of an attempt beside another, `own` is what it took
+    /// at the upstream's limits.
     pub(crate) fn sending(&self, own: Option<&Admission>) {
         self.was_sent.store(true, Ordering::Relaxed);
         self.attempted(own);
@@ -124,14 +125,13 @@ impl Admissions {
 
     /// An attempt has ended: the same.
     pub(crate) fn attempted(&self, own: Option<&Admission>) {
-        self.set_sent(true);
-        own.inspect(|own| own.set_sent());
+        self.client.iter().chain(own.or(self.upstream.as_deref())).for_each(Admission::set_sent);
     }
 
     /// The gateway rejects the request after all. What an earlier attempt has sent stays spent.
     pub(crate) fn rejected(&self) {
         if !self.was_sent.load(Ordering::Relaxed) {
-            self.set_sent(false);
+            self.all().for_each(|admission| admission.sent.store(false, Ordering::Relaxed));
         }
     }
 
@@ -147,10 +147,6 @@ impl Admissions {
         if admission.is_some() {
             self.upstream = admission;
         }
-    }
-
-    fn set_sent(&self, is_sent: bool) {
-        self.all().for_each(|admission| admission.sent.store(is_sent, Ordering::Relaxed));
     }
 }
 
@@ -170,7 +166,7 @@ impl Admission {
         self.sent.store(true, Ordering::Relaxed);
     }
 
-    fn degraded(&self) -> Option<&str> {
+    pub(crate) fn degraded(&self) -> Option<&str> {
         let is_degraded = |check: &&LimitCheck| {
             check.decision.as_ref().is_some_and(|decision| self.plan.limits[check.limit].is_degraded(decision))
         };

@@ -27,7 +27,7 @@ use tidegate_wait::Slot;
 use tokio::time::sleep;
 
 use crate::access_log::version_name;
-use crate::admission::Admission;
+use crate::admission::{Admission, Admissions};
 use crate::attempt_hold::{AttemptHold, HeldShare};
 use crate::body::Body;
 use crate::buffers::Lease;
@@ -37,7 +37,6 @@ use crate::request_body::RequestBody;
 use crate::request_context::RequestContext;
 use crate::resolve::Resolved;
 use crate::response::{Response, Upgrade};
-use crate::settings::EndpointEntry;
 use crate::source::Source;
 use crate::upstream::{Upstream, outcome_of};
 use crate::{limit_headers, rejection, validation};
@@ -111,7 +110,7 @@ pub(crate) async fn attempt(
     if let Some(record) = &context.settlement.record {
         record.attempts.store(number, Ordering::Relaxed);
     }
-    let (head, traits) = outgoing_head(context, outgoing, &chosen.member.entry);
+    let (head, traits) = outgoing_head(context, outgoing, chosen);
     let (worker, connections) = (context.worker, &context.plan.site.connections);
     let is_connecting = AtomicBool::new(false);
     let local = Local {
@@ -159,7 +158,7 @@ pub(crate) async fn attempt(
         })
         .await
     };
-    admissions.attempted(own);
+    spend(admissions, own, &ended);
     let sent = sent.into_inner();
     if sent > 1
         && let Some(interaction) = outgoing.interaction
@@ -169,6 +168,14 @@ pub(crate) async fn attempt(
     let is_cut = is_short && late.is_some_and(|late| late.is_elapsed());
     record(context, outgoing, &mut chosen.hold, &Recorded { number, started, at, is_cut }, call, &ended);
     ended
+}
+
+/// An attempt has ended: what it took at limits is spent. One beside another that the gateway itself rejects has cost
+/// nothing.
+fn spend(admissions: &Admissions, own: Option<&Admission>, ended: &Ended) {
+    if own.is_none() || !ended.as_ref().is_err_and(|failed| failed.trouble.is_rejection()) {
+        admissions.attempted(own);
+    }
 }
 
 /// An attempt that was ended because its time was over. A wait for room that the gateway itself has not got is not the
@@ -348,14 +355,12 @@ pub(crate) struct Framing<'a> {
 }
 
 /// Writes the head for an endpoint anew. The traits are what the exchange has to know of it.
-fn outgoing_head(
-    context: &RequestContext<'_>,
-    outgoing: &Outgoing<'_>,
-    endpoint: &EndpointEntry,
-) -> (BytesMut, Traits) {
+fn outgoing_head(context: &RequestContext<'_>, outgoing: &Outgoing<'_>, chosen: &Chosen) -> (BytesMut, Traits) {
+    let endpoint = &chosen.member.entry;
     let Outgoing { upstream, request, host, from_trusted, framing, .. } = outgoing;
     let (site, client) = (&context.plan.site, context.client);
-    let degraded = context.settlement.admissions.degraded();
+    let own = chosen.own_admission.as_deref();
+    let degraded = context.settlement.admissions.degraded().or_else(|| own?.degraded());
     let is_trusted = |ip| site.is_trusted(ip);
     let asks_for_https = request.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
     let added =

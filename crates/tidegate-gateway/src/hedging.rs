@@ -1,9 +1,9 @@
 //! A second attempt beside a first one that has had no response for long. The client gets what comes first.
 
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tidegate_http::client::Response as UpstreamResponse;
+use tidegate_http::client::Trouble;
 use tidegate_policy::breaker::Call;
 use tidegate_policy::endpoints::Tried;
 use tidegate_policy::journey::Step;
@@ -54,7 +54,7 @@ impl Passage<'_> {
     }
 
     /// Makes the first attempt, and a second one beside it if the first has had no response for long. Afterwards
-    /// `chosen` is what the attempt holds that is returned: the one that succeeded, or the last to fail.
+    /// `chosen` is what the attempt holds that is returned: the one that succeeded, or one of two that failed.
     pub(crate) async fn attempt_hedged(
         &mut self,
         context: &mut RequestContext<'_>,
@@ -64,8 +64,8 @@ impl Passage<'_> {
         body: Option<RequestBody>,
         hedge: Hedge<'_>,
     ) -> Ended {
-        let (interaction, started, first_index) = (self.interaction, permitted.started, chosen.hold.in_flight.index());
-        let (ended, won) = {
+        let (started, first_index) = (permitted.started, chosen.hold.in_flight.index());
+        let (decided, second) = {
             let context = &*context;
             let mut first = pin!(attempt(context, outgoing, chosen, permitted, body));
             let prepared = select! {
@@ -85,39 +85,75 @@ impl Passage<'_> {
                     return ended;
                 }
             };
-            if let Some(interaction) = interaction {
-                interaction.stats.hedges.inc();
-            }
-            let second_index = second_chosen.hold.in_flight.index();
             let body = hedge.replayable.map(Replayable::body);
-            let (ended, second_ended_last) = {
+            let decided = {
                 let mut second = pin!(attempt(context, outgoing, &mut second_chosen, permitted, body));
-                let is_good = |ended: &Ended| matches!(ended, Ok(response) if !self.repeats(response));
                 let (ended, is_second) = select! {
                     biased;
                     ended = &mut first => (ended, false),
                     ended = &mut second => (ended, true),
                 };
-                match (is_good(&ended), is_second) {
-                    (true, _) => (ended, is_second),
-                    (false, false) => last(ended, second.await, true),
-                    (false, true) => last(ended, first.await, false),
+                match (self.is_good(&ended), is_second) {
+                    (true, _) => Decided { ended, is_second, is_good: true, has_failed: false, other: None },
+                    (false, false) => self.decided(ended, second.await, true),
+                    (false, true) => self.decided(ended, first.await, false),
                 }
             };
-            let is_failure = !matches!(&ended, Ok(response) if !self.repeats(response));
-            self.also_tried = is_failure.then_some(if second_ended_last { first_index } else { second_index });
-            (ended, second_ended_last.then_some((second_chosen, is_failure)))
+            (decided, second_chosen)
         };
-        if let Some((mut second, is_failure)) = won {
-            context.settlement.admissions.replace_upstream(second.own_admission.take());
-            *chosen = second;
-            if let (Some(interaction), false) = (interaction, is_failure) {
-                interaction.stats.hedges_won.inc();
-                // The first would have taken longer. Without it, what is slow would be left out.
-                interaction.note_latency(None, started.elapsed(), context.worker.gateway.now());
-            }
+        if let Some((number, trouble)) = &decided.other {
+            outgoing.upstream.repeated(*number, trouble);
         }
-        ended
+        let second_index = second.hold.in_flight.index();
+        self.also_tried = (!decided.is_good).then_some(if decided.is_second { first_index } else { second_index });
+        if decided.is_second {
+            self.second_decides(context, outgoing, chosen, second, &decided, started);
+        }
+        decided.ended
+    }
+
+    /// What the second attempt holds is what counts.
+    fn second_decides(
+        &self,
+        context: &mut RequestContext<'_>,
+        outgoing: &Outgoing<'_>,
+        chosen: &mut Chosen,
+        mut second: Chosen,
+        decided: &Decided,
+        started: Instant,
+    ) {
+        context.settlement.admissions.replace_upstream(second.own_admission.take());
+        let first = std::mem::replace(chosen, second);
+        let Some(interaction) = self.interaction.filter(|_| decided.is_good) else { return };
+        interaction.stats.hedges_won.inc();
+        if !decided.has_failed {
+            // Without the first, which would have taken longer, what is slow would be left out.
+            let (took, now) = (started.elapsed(), context.worker.gateway.now());
+            first.hold.in_flight.overtaken(took, now);
+            outgoing.upstream.stats.metrics.overtaken(took);
+            interaction.note_latency(None, took, now);
+        }
+    }
+
+    /// Which of two attempts the client hears of, the earlier of which has failed.
+    fn decided(&self, earlier: Ended, later: Ended, is_second: bool) -> Decided {
+        let is_good = self.is_good(&later);
+        let number = |is_second| if is_second { 2 } else { 1 };
+        // Of two failures a response is better than none, and the upstream's doing better than our own.
+        let is_own = |ended: &Ended| ended.as_ref().is_err_and(|failed| failed.trouble.is_rejection());
+        let (ended, other, is_second) = match (earlier, later) {
+            (earlier @ Ok(_), later @ Err(_)) => (earlier, later, !is_second),
+            (earlier, later) if is_own(&later) => (earlier, later, !is_second),
+            (earlier, later) => (later, earlier, is_second),
+        };
+        let other = other.err().filter(|failed| !failed.trouble.is_rejection());
+        let other = other.map(|failed| (number(!is_second), failed.trouble));
+        Decided { ended, is_second, is_good, has_failed: true, other }
+    }
+
+    /// Whether an attempt needs no other.
+    fn is_good(&self, ended: &Ended) -> bool {
+        ended.as_ref().is_ok_and(|response| !self.repeats(response))
     }
 
     /// Passes the policies for a second attempt, and chooses its endpoint: another one, if there is one. None: it is
@@ -130,15 +166,19 @@ impl Passage<'_> {
     ) -> Option<(Chosen, Permitted)> {
         self.note_time(context);
         let (interaction, at) = (self.interaction?, self.at);
-        if interaction.breaker.as_ref().is_some_and(|breaker| breaker.rejects(at)) {
+        let budget = interaction.budget.as_deref();
+        if interaction.breaker.as_ref().is_some_and(|breaker| breaker.rejects(at))
+            || budget.is_some_and(|budget| !budget.has_left(at))
+        {
             return None;
         }
         let mut tried = Tried::new();
         tried.insert(first);
         let mut chosen = choose(context, outgoing, &Preferred::Available(&tried), at, None).ok()?;
-        let take_budget = || interaction.budget.as_ref().is_none_or(|budget| budget.take(at));
-        self.journey().hedge(at, take_budget).ok()?;
-        let Some(Passed { within, call, slot, admission }) = self.pass_without_waiting(context).await else {
+        self.journey().hedge(at).ok()?;
+        let passed = self.pass_without_waiting(context).await;
+        let passed = passed.filter(|_| budget.is_none_or(|budget| budget.take(self.at)));
+        let Some(Passed { within, call, slot, admission }) = passed else {
             self.journey().go_without_hedge();
             return None;
         };
@@ -146,23 +186,31 @@ impl Passage<'_> {
             chosen.hold.enter(slot);
         }
         chosen.own_admission = admission;
+        interaction.stats.hedges.inc();
         self.note_time(context);
         Some((chosen, self.permitted(within, call, None)))
     }
 
     /// Passes the policies if that takes no time but that of asking Redis.
     async fn pass_without_waiting(&mut self, context: &RequestContext<'_>) -> Option<Passed> {
-        let (interaction, at, resolved) = (self.interaction?, self.at, self.resolved);
+        let (interaction, resolved) = (self.interaction?, self.resolved);
         let (mut call, mut slot, mut admission) = (None, None, None);
         loop {
+            let at = self.at;
             match self.journey().next(at) {
-                // The few probes of a half-open breaker are for requests that have had no attempt.
-                Step::Ask | Step::AskAgain => match self.ask(at).ok()? {
-                    Some(probe) if probe.is_probe() => return None,
-                    asked => call = asked,
-                },
+                step @ (Step::Ask | Step::AskAgain) => {
+                    let asked = if step == Step::Ask { self.ask(at) } else { self.ask_again(call.take(), at) };
+                    call = asked.ok()?;
+                    // The few probes of a half-open breaker are for requests that have had no attempt.
+                    if call.as_ref().is_some_and(Call::is_probe) {
+                        return None;
+                    }
+                }
                 Step::Check => {
                     let admitted = admit(context.decision_context(at), resolved, Side::Upstream).await.ok()?;
+                    if context.worker.gateway.store().is_some() {
+                        self.has_waited(context);
+                    }
                     self.journey().admitted(admitted.wait());
                     admission = Some(Box::new(admitted));
                 }
@@ -174,11 +222,14 @@ impl Passage<'_> {
     }
 }
 
-/// Of two attempts the one that the client hears of if there is no third: a response is better than none. The second
-/// value says whether that is the second attempt, if `is_second` says so of the later one.
-fn last(earlier: Ended, later: Ended, is_second: bool) -> (Ended, bool) {
-    match (earlier, later) {
-        (Ok(response), Err(_)) => (Ok::<UpstreamResponse<_>, _>(response), !is_second),
-        (_, later) => (later, is_second),
-    }
+/// Which of two attempts the client hears of.
+struct Decided {
+    ended: Ended,
+    is_second: bool,
+    /// Whether it needs no other.
+    is_good: bool,
+    /// Whether the other one has failed, rather than being given up.
+    has_failed: bool,
+    /// The number and the trouble of the other one, if it ended without a response.
+    other: Option<(u32, Trouble)>,
 }

@@ -139,12 +139,13 @@ fn write_retries(plan: &Plan, now: Timestamp, page: &mut Exposition) {
     for (labels, (_, stats)) in &hedges {
         family.sample(labels, stats.hedges.get());
     }
-    let help = "Those of them that brought the response.";
+    let help = "Attempts beside another that brought the response.";
     let mut family = page.family("tidegate_hedges_won_total", help, Kind::Counter);
     for (labels, (_, stats)) in &hedges {
         family.sample(labels, stats.hedges_won.get());
     }
-    let help = "After how long without a response they are made. Missing while too little is known.";
+    let help = "After how long without a response another attempt is made beside the first. Missing while too few \
+                latencies are known.";
     let mut family = page.family("tidegate_hedge_delay_seconds", help, Kind::Gauge);
     for (labels, (delay, _)) in &hedges {
         if let Some(delay) = delay {

@@ -131,7 +131,7 @@ impl<'a> Passage<'a> {
         self.journey.as_ref().map_or(1, Journey::attempts)
     }
 
-    fn has_waited(&mut self, context: &RequestContext<'_>) {
+    pub(crate) fn has_waited(&mut self, context: &RequestContext<'_>) {
         self.note_time(context);
         self.journey().waited();
     }
@@ -148,7 +148,7 @@ impl<'a> Passage<'a> {
     }
 
     /// Asks the breaker whether it still permits a call, or another one.
-    fn ask_again(&self, call: Option<Call>, now: Timestamp) -> Result<Option<Call>, Barred> {
+    pub(crate) fn ask_again(&self, call: Option<Call>, now: Timestamp) -> Result<Option<Call>, Barred> {
         let breaker = self.interaction.and_then(|interaction| interaction.breaker.as_ref());
         let is_permitted = |call: &Call| breaker.is_some_and(|breaker| breaker.still_permits(call));
         match call.filter(is_permitted) {
@@ -222,7 +222,8 @@ impl<'a> Passage<'a> {
         mut ended: Ended,
         replayable: Option<Replayable>,
     ) -> Response {
-        let mut others = Others { tried: Tried::new(), attempted: 1, began: self.now };
+        let attempted = 1 + usize::from(self.also_tried.is_some());
+        let mut others = Others { tried: Tried::new(), attempted, began: self.now };
         loop {
             self.note_time(context);
             if let Some(hold) = &context.settlement.hold {

@@ -72,6 +72,11 @@ impl UpstreamMetrics {
         }
     }
 
+    /// Records a first attempt that another one has overtaken after this time: its response would have taken longer.
+    pub(crate) fn overtaken(&self, took: Duration) {
+        self.latency.observe(took);
+    }
+
     /// First attempts whose response has a status of 5xx. Retries are left out: they show the same trouble again.
     pub(crate) fn first_errors(&self) -> u64 {
         let all: u64 = self.errors.iter().map(Counter::get).sum();

@@ -112,8 +112,8 @@ pub struct Journey {
     last_pause: Duration,
     /// Whether time has passed since the breaker was asked.
     has_waited: bool,
-    /// Whether the steps are those of an attempt beside another.
-    is_hedge: bool,
+    /// If the steps are those of an attempt beside another, or that is under way: how many had begun before it.
+    before_hedge: Option<u32>,
     attempts: u32,
 }
 
@@ -128,7 +128,7 @@ impl Journey {
             pause: None,
             last_pause: Duration::ZERO,
             has_waited: false,
-            is_hedge: false,
+            before_hedge: None,
             attempts: 0,
         }
     }
@@ -168,7 +168,7 @@ impl Journey {
                 Next::Enter => {
                     self.next = Next::AskAgain;
                     if let Some(wait) = self.terms.bulkhead {
-                        let wait = if self.is_hedge { Duration::ZERO } else { wait };
+                        let wait = if self.before_hedge.is_some() { Duration::ZERO } else { wait };
                         return Step::Enter(left.map_or(wait, |left| wait.min(left)));
                     }
                 }
@@ -185,7 +185,7 @@ impl Journey {
 
     fn attempt(&mut self, left: Option<Duration>) -> Step {
         self.attempts += 1;
-        (self.next, self.has_waited, self.is_hedge) = (Next::Ask, false, false);
+        (self.next, self.has_waited) = (Next::Ask, false);
         let within = match (self.terms.attempt_timeout, left) {
             (Some(attempt), Some(left)) => Some(attempt.min(left)),
             (one, other) => one.or(other),
@@ -231,7 +231,7 @@ impl Journey {
         if !take_budget() {
             return Err(NoRetry::NoBudget);
         }
-        self.pause = Some(pause);
+        (self.pause, self.before_hedge) = (Some(pause), None);
         Ok(())
     }
 
@@ -240,15 +240,16 @@ impl Journey {
     pub fn elsewhere(&mut self) -> bool {
         let may = self.terms.retry.is_none_or(|retry| self.attempts < retry.attempts);
         if may {
-            (self.next, self.has_waited) = (Next::AskAgain, true);
+            (self.next, self.has_waited, self.before_hedge) = (Next::AskAgain, true, None);
         }
         may
     }
 
     /// Plans an attempt beside the one under way, which has had no response for long, or says why there is none. The
-    /// steps up to it follow. It is not worth a wait: where a step would take time or rejects, the driver does without
-    /// it and reports that with [`go_without_hedge`](Self::go_without_hedge). `take_budget` is asked last.
-    pub fn hedge(&mut self, now: Timestamp, take_budget: impl FnOnce() -> bool) -> Result<(), NoRetry> {
+    /// steps up to it follow. It is not worth a wait: where a step would take time or rejects, and where the budget
+    /// has none left when it is about to be sent, the driver does without it and reports that with
+    /// [`go_without_hedge`](Self::go_without_hedge).
+    pub fn hedge(&mut self, now: Timestamp) -> Result<(), NoRetry> {
         let Some(retry) = self.terms.retry else { return Err(NoRetry::NotRetryable) };
         if self.attempts >= retry.attempts {
             return Err(NoRetry::Exhausted);
@@ -256,17 +257,14 @@ impl Journey {
         if self.time_left(now).is_some_and(|left| left.is_zero()) {
             return Err(NoRetry::NoTime);
         }
-        if !take_budget() {
-            return Err(NoRetry::NoBudget);
-        }
-        (self.next, self.has_waited, self.is_hedge) = (Next::Ask, false, true);
+        (self.next, self.has_waited, self.before_hedge) = (Next::Ask, false, Some(self.attempts));
         Ok(())
     }
 
-    /// The attempt that [`hedge`](Self::hedge) planned is not made.
+    /// The attempt that [`hedge`](Self::hedge) planned is not made, though its steps may have come to it.
     pub fn go_without_hedge(&mut self) {
-        (self.next, self.has_waited, self.is_hedge) = (Next::Ask, false, false);
-        self.delay = Duration::ZERO;
+        self.attempts = self.before_hedge.take().unwrap_or(self.attempts);
+        (self.next, self.has_waited, self.delay) = (Next::Ask, false, Duration::ZERO);
     }
 
     /// Whether an attempt within this time has less than half of the most it may have, because the rest went by before:

@@ -268,7 +268,7 @@ fn an_attempt_beside_another_passes_the_same_policies_and_waits_nowhere() {
     assert_eq!([(); 3].map(|()| journey.next(NOW)), [Step::Ask, Step::Check, Step::Enter(millis(200))]);
     assert_eq!((journey.next(NOW), journey.attempts()), (Step::Attempt { within: Some(millis(2_000)) }, 1));
     let later = NOW + millis(9_000);
-    assert_eq!(journey.hedge(later, || true), Ok(()));
+    assert_eq!(journey.hedge(later), Ok(()));
     assert_eq!([(); 3].map(|()| journey.next(later)), [Step::Ask, Step::Check, Step::Enter(Duration::ZERO)]);
     assert_eq!((journey.next(later), journey.attempts()), (Step::Attempt { within: Some(millis(1_000)) }, 2));
     // It counts like any other: of three attempts one is left, and that one may wait again.
@@ -277,16 +277,16 @@ fn an_attempt_beside_another_passes_the_same_policies_and_waits_nowhere() {
     let later = later + millis(200);
     assert_eq!([(); 3].map(|()| journey.next(later)), [Step::Ask, Step::Check, Step::Enter(millis(200))]);
     assert_eq!((journey.next(later), journey.attempts()), (Step::Attempt { within: Some(millis(800)) }, 3));
-    assert_eq!(journey.hedge(later, || true), Err(NoRetry::Exhausted));
+    assert_eq!(journey.hedge(later), Err(NoRetry::Exhausted));
 }
 
 #[test]
 fn an_attempt_beside_another_is_given_up_at_any_step() {
-    for steps in 0..4 {
+    for steps in 0..5 {
         let mut journey = Journey::new(everything(), NOW);
         while !matches!(journey.next(NOW), Step::Attempt { .. }) {}
-        journey.hedge(NOW, || true).expect("it is permitted");
-        for _ in 0..steps.min(3) {
+        journey.hedge(NOW).expect("it is permitted");
+        for _ in 0..steps {
             if journey.next(NOW) == Step::Check {
                 journey.admitted(millis(if steps == 3 { 50 } else { 0 }));
             }
@@ -300,16 +300,13 @@ fn an_attempt_beside_another_is_given_up_at_any_step() {
 }
 
 #[test]
-fn an_attempt_beside_another_needs_retries_time_and_budget() {
+fn an_attempt_beside_another_needs_retries_and_time() {
     let begun = |terms| {
         let mut journey = Journey::new(terms, NOW);
         while !matches!(journey.next(NOW), Step::Attempt { .. }) {}
         journey
     };
-    let asked = || -> bool { unreachable!("the budget is asked last") };
-    let none = begun(Terms { retry: None, ..everything() }).hedge(NOW, asked);
-    assert_eq!(none, Err(NoRetry::NotRetryable));
-    assert_eq!(begun(Terms { retry: Some(retry(1)), ..everything() }).hedge(NOW, asked), Err(NoRetry::Exhausted));
-    assert_eq!(begun(everything()).hedge(NOW + millis(10_000), asked), Err(NoRetry::NoTime));
-    assert_eq!(begun(everything()).hedge(NOW, || false), Err(NoRetry::NoBudget));
+    assert_eq!(begun(Terms { retry: None, ..everything() }).hedge(NOW), Err(NoRetry::NotRetryable));
+    assert_eq!(begun(Terms { retry: Some(retry(1)), ..everything() }).hedge(NOW), Err(NoRetry::Exhausted));
+    assert_eq!(begun(everything()).hedge(NOW + millis(10_000)), Err(NoRetry::NoTime));
 }

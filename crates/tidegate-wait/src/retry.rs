@@ -97,8 +97,9 @@ impl Retrying<'_> {
         }
     }
 
-    fn begin_attempt(&mut self) {
-        let _attempt = self.journey.next(self.policy.clock.now());
+    /// Begins an attempt. False if no time is left for it, because the pause lasted longer than planned.
+    fn begin_attempt(&mut self) -> bool {
+        self.journey.next(self.policy.clock.now()) != Step::TimedOut
     }
 }
 
@@ -116,14 +117,18 @@ where
     A: Into<Again>,
 {
     let mut retrying = policy.begin();
+    // The first attempt begins in any case.
+    retrying.begin_attempt();
     loop {
-        retrying.begin_attempt();
         let error = match attempt().await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
         let Some(pause) = retrying.failed(again(&error).into()) else { return Err(error) };
         tokio::time::sleep(pause).await;
+        if !retrying.begin_attempt() {
+            return Err(error);
+        }
     }
 }
 
@@ -137,13 +142,16 @@ where
     A: Into<Again>,
 {
     let mut retrying = policy.begin();
+    retrying.begin_attempt();
     loop {
-        retrying.begin_attempt();
         let error = match attempt() {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
         let Some(pause) = retrying.failed(again(&error).into()) else { return Err(error) };
         std::thread::sleep(pause);
+        if !retrying.begin_attempt() {
+            return Err(error);
+        }
     }
 }

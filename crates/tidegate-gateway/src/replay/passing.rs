@@ -44,6 +44,11 @@ impl Passing {
     pub fn has_upstream_limits(&self) -> bool {
         !self.sides[Side::Upstream as usize].as_ref().is_ok_and(Vec::is_empty)
     }
+
+    /// How many of its upstream's limits hold something of it: one for each time they were checked.
+    pub fn held_of_upstream(&self) -> usize {
+        self.held[Side::Upstream as usize].len()
+    }
 }
 
 impl<T> Replayer<T> {
@@ -78,6 +83,13 @@ impl<T> Replayer<T> {
     pub fn release(&mut self, passing: &mut Passing, side: Side, was_sent: bool, now: Timestamp) {
         let mut held = std::mem::take(&mut passing.held[side as usize]);
         give_back(&self.plan, &mut held, !was_sent, || now);
+    }
+
+    /// Gives everything back that was taken at the upstream's limits after so many: an attempt is not made after all.
+    pub fn give_back_upstream(&mut self, passing: &mut Passing, after: usize, now: Timestamp) {
+        let held = &mut passing.held[Side::Upstream as usize];
+        let mut latest = held.split_off(after.min(held.len()));
+        give_back(&self.plan, &mut latest, true, || now);
     }
 
     fn not_sent(&self, verdict: &Verdict) -> NotSent {

@@ -186,6 +186,13 @@ fn lint_policy(
             let message = format!("is shorter than an attempt at upstream `{name}` may take: {}", Span::of(longest));
             add(lints, format!("{path}.breaker.probe_timeout"), message);
         }
+        let hedge = policy.retry.as_ref().and_then(|retry| retry.hedge);
+        if let (Some(hedge), Some(longest)) = (hedge, longest)
+            && hedge.min_delay >= longest
+        {
+            let message = format!("has no effect: an attempt at upstream `{name}` ends after {}", Span::of(longest));
+            add(lints, format!("{path}.retry.hedge.min_delay"), message);
+        }
         let slow = breaker.and_then(|breaker| breaker.slow).map(|slow| slow.threshold);
         if slow.is_some_and(|slow| slow >= bounds.response_timeout) {
             let longest = Span::of(bounds.response_timeout);
@@ -217,6 +224,14 @@ fn lint_times(path: &str, policy: &PolicySettings, lints: &mut Vec<Problem>) {
     if retry.attempts == 1 {
         add(lints, format!("{path}.retry.attempts"), "1 means no retries: `retry` has no effect");
         return;
+    }
+    let settings = policy.retry.as_ref();
+    if settings.is_some_and(|retry| retry.budget.share * 10.0 + retry.budget.floor * 10.0 < 1.0) {
+        add(lints, format!("{path}.retry.budget"), "may leave no retries: `share` and `floor` are 0, or nearly");
+    }
+    if settings.is_some_and(|retry| retry.hedge.is_some()) && policy.bulkhead.is_some_and(|it| it.limit == 1) {
+        let message = "has no effect: the first attempt has the only slot of the bulkhead";
+        add(lints, format!("{path}.retry.hedge"), message);
     }
     let Some(timeout) = terms.timeout else { return };
     let mut last = Duration::ZERO;

@@ -112,7 +112,8 @@ fn check_retry(path: &str, retry: &model::Retry, problems: &Problems) -> (RetryS
 
 fn check_hedge(path: &str, hedge: &model::Hedge, attempts: u32, problems: &Problems) -> Option<HedgeSettings> {
     if attempts < 2 {
-        problems.add(format!("{path}.hedge"), "needs `attempts` of 2 or more: it is the second attempt");
+        let message = format!("needs `attempts` of 2 or more, because it is the second attempt; got {attempts}");
+        problems.add(format!("{path}.hedge"), message);
     }
     let settings = HedgeSettings { quantile: hedge.quantile, min_delay: hedge.min_delay.get() };
     valid(&format!("{path}.hedge"), settings.checked(), problems)

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tidegate_gateway::Replayer;
 use tidegate_gateway::stages::Side;
+use tidegate_gateway::{Passing, Replayer};
 use tidegate_policy::Timestamp;
 use tidegate_policy::breaker::Call;
 use tidegate_policy::endpoints::{Cause, Outcome};
@@ -39,18 +39,21 @@ impl Site {
         let (random, now_at) = (self.random.u64(..), at(now));
         let passage = self.passages.get_mut(&number)?;
         let interaction = &self.interactions[passage.way.interaction?];
-        if interaction.breaker.as_ref().is_some_and(|breaker| breaker.rejects(now_at)) {
+        let budget = interaction.budget.as_ref();
+        if interaction.breaker.as_ref().is_some_and(|breaker| breaker.rejects(now_at))
+            || budget.is_some_and(|budget| !budget.has_left(now_at))
+        {
             return None;
         }
         let pool = &self.pools[passage.way.upstream];
         let endpoint = pool.choose_available(now_at, random, hash(passage), &passage.tried)?;
-        let take_budget = || interaction.budget.as_ref().is_none_or(|budget| budget.take(now_at));
-        passage.journey.as_mut()?.hedge(now_at, take_budget).ok()?;
+        passage.journey.as_mut()?.hedge(now_at).ok()?;
         let Some(Passed { call, within }) = pass_without_waiting(&mut self.gateway, passage, interaction, now_at)
         else {
             passage.journey.as_mut().map(Journey::go_without_hedge)?;
             return None;
         };
+        budget.map(|budget| budget.take(now_at));
         let in_flight = pool.begin(endpoint, now_at)?;
         passage.tried.insert(endpoint);
         let target = pool.targets[endpoint];
@@ -86,10 +89,14 @@ impl Site {
         let is_good = ended.cause.is_none() && !retry.is_some_and(|retry| retry.on.has_status(ended.status));
         if let Some(hedge) = interaction.and_then(|interaction| interaction.hedge.as_ref()) {
             match (&role, other) {
-                (Role::First, _) if is_good || ended.cause == Some(Cause::Timeout) => hedge.note(took, at(now)),
+                (Role::First, _) if is_good || ended.cause == Some(Cause::Timeout) && !ended.is_cut => {
+                    hedge.note(took, at(now));
+                }
                 // The first would have taken longer.
                 (Role::Hedge(_), Some(first)) if is_good => {
-                    hedge.note(Duration::from_nanos(now - first.started), at(now));
+                    let took = Duration::from_nanos(now - first.started);
+                    hedge.note(took, at(now));
+                    first.in_flight.overtaken(took, at(now));
                 }
                 (Role::First | Role::Hedge(_) | Role::Another, _) => {}
             }
@@ -146,19 +153,27 @@ fn pass_without_waiting(
     now: Timestamp,
 ) -> Option<Passed> {
     let mut call = None;
-    let journey = passage.journey.as_mut()?;
+    let held = passage.passing.as_ref().map_or(0, Passing::held_of_upstream);
     loop {
-        match journey.next(now) {
+        match passage.journey.as_mut()?.next(now) {
             Step::Ask | Step::AskAgain => {
                 call = interaction.breaker.as_ref().map(|breaker| breaker.ask(now)).transpose().ok()?;
                 if call.as_ref().is_some_and(Call::is_probe) {
                     return None;
                 }
             }
-            Step::Check => journey.admitted(check(gateway, &mut passage.passing, Side::Upstream, now).ok()?),
+            Step::Check => {
+                let wait = check(gateway, &mut passage.passing, Side::Upstream, now).ok()?;
+                passage.journey.as_mut()?.admitted(wait);
+            }
             Step::Enter(_) if interaction.bulkhead.as_ref()?.enter_if_free() => passage.slots += 1,
             Step::Attempt { within } => return Some(Passed { call, within }),
-            Step::Enter(_) | Step::Delay(_) | Step::Pause(_) | Step::TimedOut => return None,
+            Step::Enter(_) | Step::Delay(_) | Step::Pause(_) | Step::TimedOut => {
+                if let (Some(gateway), Some(passing)) = (gateway, &mut passage.passing) {
+                    gateway.give_back_upstream(passing, held, now);
+                }
+                return None;
+            }
         }
     }
 }

@@ -67,6 +67,12 @@ impl InFlight {
         self.progress.store(RESPONDED, Relaxed);
     }
 
+    /// Another attempt of the same request, made later, has had its response first: this endpoint would have taken
+    /// longer than `took`. That raises the estimate of its latency if it is above it, and says nothing else.
+    pub fn overtaken(&self, took: Duration, now: Timestamp) {
+        self.endpoint.latency().sample_failure(took, now);
+    }
+
     /// The endpoint has sent the whole response that it began.
     #[inline]
     pub fn ended(&self) {

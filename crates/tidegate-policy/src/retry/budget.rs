@@ -111,6 +111,13 @@ impl RetryBudget {
         true
     }
 
+    /// Whether one is left: what it takes to get ready for a retry is not worth it otherwise.
+    pub fn has_left(&self, now: Timestamp) -> bool {
+        let mut inner = lock(&self.inner);
+        inner.second(now);
+        inner.left() > 0
+    }
+
     /// Counts something that was sent again without asking: it leaves less for others.
     pub fn spend(&self, now: Timestamp) {
         let mut inner = lock(&self.inner);

@@ -137,6 +137,21 @@ fn a_failure_raises_it_and_never_lowers_it() {
     assert_eq!(estimate(&balancer, NOW), Some(millis(200)));
 }
 
+/// It would have taken longer than that, so it is slow, but nothing has failed.
+#[test]
+fn an_attempt_that_was_overtaken_raises_it_and_counts_neither_way() {
+    let balancer = pool(&[1, 1], BalancerSettings::default());
+    sample(&balancer, success(100), NOW);
+    for (took, expected) in [(millis(1), millis(100)), (millis(500), millis(200))] {
+        let in_flight = balancer.begin(0, NOW).expect("the first");
+        in_flight.overtaken(took, NOW);
+        drop(in_flight);
+        assert_eq!(estimate(&balancer, NOW), Some(expected));
+    }
+    let snapshot = balancer.snapshot(NOW).remove(0);
+    assert_eq!((snapshot.successes, snapshot.failures, snapshot.in_flight), (1, 0, 0));
+}
+
 #[test]
 fn no_time_is_too_long_or_too_short() {
     let balancer = pool(&[1, 1], BalancerSettings::default());

@@ -64,7 +64,7 @@ pub(crate) fn run(scratch: &Scratch, upstream: u16) {
 
 /// What else is counted, proxied: its name, that in the report, the number of endpoints, settings of the upstream, and
 /// policies.
-const VARIANTS: [(&str, &str, u8, &str, &str); 4] = [
+const VARIANTS: [(&str, &str, u8, &str, &str); 5] = [
     ("four endpoints and checks", "fourEndpoints", 4, "health_check: {path: /, interval: 1h}", ""),
     ("two endpoints", "twoEndpoints", 2, "balance: least_requests", ""),
     (
@@ -82,6 +82,13 @@ const VARIANTS: [(&str, &str, u8, &str, &str); 4] = [
         "policy: p",
         "policies: {p: {breaker: {}, \
      bulkhead: {limit: 64, queue: 64}, retry: {}, timeout: 7s, attempt_timeout: 2s}}\n",
+    ),
+    (
+        "two endpoints, retry with second attempts",
+        "policyWithHedging",
+        2,
+        "policy: p",
+        "policies: {p: {retry: {hedge: {min_delay: 1h}}}}\n",
     ),
 ];
 

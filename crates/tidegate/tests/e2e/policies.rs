@@ -43,6 +43,11 @@ fn config(endpoints: &[SocketAddr], policy: &str, upstream: &str, more: &str) ->
     )
 }
 
+fn reload(gateway: &Gateway, config: &str) {
+    std::fs::write(&gateway.config, config).expect("it can be written");
+    assert_eq!(gateway.post("/reload", "").status, 200);
+}
+
 /// An upstream whose responses have a status that can be set.
 fn settable(status: u16) -> (Upstream, Arc<AtomicU16>) {
     let shared = Arc::new(AtomicU16::new(status));

@@ -79,8 +79,8 @@ section! {
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Hedge {
-        /// It is made after the time in which this share of the first attempts has had a response, by those of the last
-        /// ten to twenty seconds. None is made while fewer than 50 are known.
+        /// It is made when the first attempt has waited longer than this share of the first attempts of the last ten to
+        /// twenty seconds did. None is made while fewer than 50 of them are known.
         pub quantile: f64 = 0.95, in 0.5..=0.999;
         /// It is not made earlier than that.
         pub min_delay: Span = Span::from_millis(10), in Span::from_secs(0)..=DAY;

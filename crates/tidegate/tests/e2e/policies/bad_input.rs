@@ -43,6 +43,13 @@ fn what_contradicts_itself_is_an_error_with_its_path() {
         ("retry: {on: [always]}", "policies.p.retry.on[0]: must be connect, timeout, reset, 4xx, 5xx or a status"),
         ("retry: {idempotency_key: a b}", "policies.p.retry.idempotency_key: must be the name of a header"),
         ("retry: {budget: {share: 11}}", "policies.p.retry.budget.share: must be between 0 and 10, got 11"),
+        ("retry: {hedge: {quantile: 1}}", "policies.p.retry.hedge.quantile: must be between 0.5 and 0.999, got 1"),
+        ("retry: {hedge: {min_delay: 2d}}", "policies.p.retry.hedge.min_delay: must be between 0s and 1d, got \"2d\""),
+        (
+            "retry: {attempts: 1, hedge: {}}",
+            "policies.p.retry.hedge: needs `attempts` of 2 or more, because it is the second attempt; got 1",
+        ),
+        ("retry: {hedge: {delay: 1s}}", "policies.p.retry.hedge.delay: unknown field `delay`"),
         ("bulkhead: {limit: 0}", "policies.p.bulkhead.limit: must be between 1 and 1000000, got 0"),
         ("bulkhead: {queue: 5}", "missing field `limit`"),
         ("bulkhead: {limit: 5, wait: 1s}", "policies.p.bulkhead.wait: must be left out without `queue`"),
@@ -90,6 +97,18 @@ fn what_is_valid_and_hardly_meant_is_a_warning_with_its_path() {
             "policies.p.breaker.slow: has no effect: `answer_timeout` of upstream `app` ends attempts after 60s",
         ),
         ("retry: {attempts: 1}", "policies.p.retry.attempts: 1 means no retries: `retry` has no effect"),
+        (
+            "retry: {budget: {share: 0, floor: 0}}",
+            "policies.p.retry.budget: may leave no retries: `share` and `floor` are 0, or nearly",
+        ),
+        (
+            "attempt_timeout: 1s, retry: {hedge: {min_delay: 1s}}",
+            "policies.p.retry.hedge.min_delay: has no effect: an attempt at upstream `app` ends after 1s",
+        ),
+        (
+            "retry: {hedge: {}}, bulkhead: {limit: 1}",
+            "policies.p.retry.hedge: has no effect: the first attempt has the only slot of the bulkhead",
+        ),
         (
             "bulkhead: {limit: 5000}",
             "policies.p.bulkhead.limit: is never reached: upstream `app` has at most 4096 connections",

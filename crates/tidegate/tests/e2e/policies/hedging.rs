@@ -1,5 +1,8 @@
 //! A second attempt beside a first one that has had no response for long.
 
+mod combined;
+mod leaving;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -85,7 +88,8 @@ fn a_request_without_a_response_gets_a_second_attempt_elsewhere() {
         attempts.push(response.header("x-tidegate-attempts").map(str::to_owned));
     }
     let twice = attempts.iter().filter(|attempts| attempts.as_deref() == Some("2")).count();
-    assert_eq!(slow.upstream.count() - before.1, 10, "every second request goes there first");
+    // Every second request goes there first; of the others one that is slow by chance may get its second attempt there.
+    assert!(slow.upstream.count() - before.1 >= 10);
     assert!(twice >= 10, "{attempts:?}");
     let (all, won) = hedges(&gateway);
     assert!(won - before.2.1 >= 10 && all - before.2.0 >= won - before.2.1, "{all}, {won}");
@@ -163,9 +167,11 @@ fn a_full_bulkhead_and_a_breaker_that_is_not_closed_have_none() {
     let before = hedges(&gateway).0;
     one.hold(true);
     other.hold(true);
+    let budget = metric(&gateway, "tidegate_retry_budget_left", "") + 1; // one for the next request
     assert_eq!(gateway.get("/").status, 504);
     assert_eq!(hedges(&gateway).0, before);
     assert_eq!(metric(&gateway, "tidegate_bulkhead_rejected_total", ",reason=\"full\""), 0, "it was not needed");
+    assert_eq!(metric(&gateway, "tidegate_retry_budget_left", ""), budget, "what is not sent takes nothing of it");
     assert_all_free(&gateway);
 
     one.hold(false);
@@ -213,23 +219,26 @@ fn send(gateway: &Gateway, path: &str) -> Client {
     client
 }
 
-/// The first to respond wins, also if that is the first.
+/// The first to respond wins, also if that is the first attempt.
 #[test]
 fn the_first_attempt_may_still_win() {
     let (one, other) = (Holding::new(), Holding::new());
-    let gateway = warm(&[one.address(), other.address()], HEDGE, "");
-    for (first, second) in [(&one, &other), (&other, &one)] {
+    // Long enough to see which of the two is the first.
+    let gateway = warm(&[one.address(), other.address()], &HEDGE.replace("min_delay: 1ms", "min_delay: 100ms"), "");
+    for does_first_win in [true, false, true, false] {
         one.hold(true);
         other.hold(true);
-        let (before, won) = (one.upstream.count() + other.upstream.count(), hedges(&gateway).1);
+        let (before, won) = ((one.upstream.count(), other.upstream.count()), hedges(&gateway).1);
         let mut client = send(&gateway, "/");
-        wait_until("both have it", || one.upstream.count() + other.upstream.count() == before + 2);
-        first.hold(false);
+        wait_until("it is sent", || one.upstream.count() > before.0 || other.upstream.count() > before.1);
+        let is_one_first = other.upstream.count() == before.1;
+        wait_until("both have it", || one.upstream.count() > before.0 && other.upstream.count() > before.1);
+        let (winner, loser) = if is_one_first == does_first_win { (&one, &other) } else { (&other, &one) };
+        winner.hold(false);
         let response = client.response();
         assert_eq!((response.status, response.header("x-tidegate-attempts")), (200, Some("2")));
-        second.hold(false);
-        // Whether `first` was the first attempt or the second one depends on whose turn it was.
-        assert!(hedges(&gateway).1 - won <= 1);
+        assert_eq!(hedges(&gateway).1 - won, u64::from(!does_first_win));
+        loser.hold(false);
         assert_all_free(&gateway);
     }
 }
@@ -243,6 +252,7 @@ fn a_failed_attempt_leaves_the_decision_to_the_other() {
         holding.breaks.store(end == "breaks", Ordering::Relaxed);
         holding.status.store(end.parse().unwrap_or(200), Ordering::Relaxed);
     };
+    let mut seen_repeated = 0;
     for (earlier, later) in [(&one, &other), (&other, &one)] {
         for (first, second, expected) in [
             ("breaks", "200", 200),
@@ -268,9 +278,19 @@ fn a_failed_attempt_leaves_the_decision_to_the_other() {
             assert_eq!(seen, (expected, Some("2")), "{first}, {second}");
             set(&one, "200");
             set(&other, "200");
+            // A failure without a response can be seen, whether or not the other attempt has made up for it.
+            let is_hidden = first == "breaks" || second == "breaks" && first == "503";
+            seen_repeated += u64::from(is_hidden);
+            assert_eq!(repeated(&gateway), seen_repeated, "{first}, {second}");
             assert_all_free(&gateway);
         }
     }
+}
+
+/// Attempts without a response that another one has made up for.
+fn repeated(gateway: &Gateway) -> u64 {
+    let count = gateway.metric("tidegate_upstream_repeated_total{service=\"app\",reason=\"closed_early\"}");
+    count.unwrap_or_default() as u64
 }
 
 /// Failures of all endpoints.
@@ -278,30 +298,6 @@ fn failures_seen(gateway: &Gateway) -> u64 {
     let endpoints = gateway.get("/config/upstreams/app").json()["endpoints"].clone();
     let failed = |endpoint: &serde_json::Value| endpoint["failures"].as_u64().expect("a number");
     endpoints.as_array().expect("a list").iter().map(failed).sum()
-}
-
-#[test]
-fn a_client_that_leaves_while_both_are_under_way_leaves_nothing_behind() {
-    let (one, other) = (Holding::new(), Holding::new());
-    let policy = format!("{HEDGE}, breaker: {{window: 1000, minimum: 1000}}, bulkhead: {{limit: 2}}");
-    let gateway = warm(&[one.address(), other.address()], &policy, "");
-    one.hold(true);
-    other.hold(true);
-    let calls = breaker(&gateway)["attempts"].clone();
-    for head in ["GET /", "PUT /"] {
-        let before = one.upstream.count() + other.upstream.count();
-        let mut client = Client::connect(gateway.address);
-        client.send(format!("{head} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"));
-        wait_until("both have it", || one.upstream.count() + other.upstream.count() == before + 2);
-        assert_eq!(metric(&gateway, "tidegate_bulkhead_in_flight", ""), 2);
-        client.close();
-        wait_until("both slots are free", || metric(&gateway, "tidegate_bulkhead_in_flight", "") == 0);
-        assert_all_free(&gateway);
-    }
-    assert_eq!(breaker(&gateway)["attempts"], calls, "that says nothing about the upstream");
-    one.hold(false);
-    other.hold(false);
-    assert_eq!(statuses(&gateway, 4), [200; 4]);
 }
 
 /// If both attempts have failed, what is left of `attempts` follows.

@@ -1,13 +1,8 @@
 //! What a reload keeps of policies, and what it changes.
 
-use tidegate_testkit::{Gateway, wait_until};
+use tidegate_testkit::wait_until;
 
-use super::{breaker, config, gateway, metric, settable, state, statuses};
-
-fn reload(gateway: &Gateway, config: &str) {
-    std::fs::write(&gateway.config, config).expect("it can be written");
-    assert_eq!(gateway.post("/reload", "").status, 200);
-}
+use super::{breaker, config, gateway, metric, reload, settable, state, statuses};
 
 #[test]
 fn an_open_breaker_stays_open_and_its_counts_stay() {
