@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use crate::adaptive::forecaster::Forecaster;
 use crate::adaptive::setting::{
-    HUNDRED, entries, fixed, gateway, limit, requests, send, updates, wait_for_entry, wait_for_limit, wait_for_verdict,
+    HUNDRED, config, entries, fixed, gateway, limit, requests, send, updates, wait_for_entry, wait_for_limit,
+    wait_for_verdict,
 };
 use tidegate_testkit::timing::are_judged;
-use tidegate_testkit::{Upstream, wait_until};
+use tidegate_testkit::{Gateway, Upstream, wait_until};
 
 #[test]
 fn a_recommendation_is_in_force_is_logged_and_is_kept() {
@@ -90,6 +91,27 @@ fn the_forecaster_gets_what_the_contract_says() {
         let at = pair[1]["timestamp"].as_f64().expect("a time") as u64;
         assert!(start(&pair[1]) + count(&pair[1]) <= at, "{pair:?}");
     }
+}
+
+/// Limits would otherwise be lowered because of what breakers and bulkheads reject, and because a failure is repeated.
+#[test]
+fn what_policies_reject_and_repeat_is_no_error_of_the_upstream() {
+    let upstream = Upstream::responding(|_| b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let forecaster = Forecaster::responding(fixed(100));
+    let policy = "policies: {p: {retry: {attempts: 2, base: 0s}, breaker: {consecutive: 3, open: 1h}}}\n";
+    let text = config(&upstream, &forecaster, HUNDRED, "").replace("\"}}\nlimits", "\", policy: p}}\nlimits");
+    let gateway = Gateway::start(&format!("{policy}{text}"));
+    forecaster.wait_for_more(1);
+    // Two attempts, one that opens the breaker, and then none.
+    assert_eq!(send(&gateway, 22), 0);
+    assert_eq!(upstream.count(), 3);
+    let sum = |of: &dyn Fn(&Value) -> u64| forecaster.snapshots().iter().map(of).sum::<u64>();
+    let offered = |snapshot: &Value| -> u64 {
+        snapshot["series"]["offered"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum()
+    };
+    wait_until("all were reported", || sum(&offered) >= 22);
+    let errors = sum(&|snapshot| snapshot["errors5xx"].as_u64().unwrap_or_default());
+    assert_eq!((sum(&offered), errors), (22, 2), "the first attempts, each once");
 }
 
 /// One forecaster, several gateways: each series is told apart, and found again after a restart.
