@@ -7,6 +7,8 @@ use tidegate_http::client::Trouble;
 pub(crate) enum Cut {
     /// It sent its request's body too slowly.
     SlowBody,
+    /// It stopped sending its request's body.
+    StalledBody,
     /// It took its response too slowly.
     SlowReader,
     /// It was waited for while another request needed its connection to the upstream.
@@ -28,10 +30,10 @@ impl Cut {
     pub(crate) fn of(trouble: &Trouble) -> Option<Self> {
         match trouble {
             Trouble::ClientSlow => Some(Self::SlowBody),
+            Trouble::ClientTimeout => Some(Self::StalledBody),
             Trouble::ClientEvicted => Some(Self::Evicted),
             Trouble::ClientShare => Some(Self::UpstreamShare),
-            Trouble::ClientTimeout
-            | Trouble::ClientBody(_)
+            Trouble::ClientBody(_)
             | Trouble::TooLarge
             | Trouble::Full
             | Trouble::OutOfFiles
@@ -47,8 +49,9 @@ impl Cut {
         }
     }
 
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::SlowBody,
+        Self::StalledBody,
         Self::SlowReader,
         Self::Evicted,
         Self::ConnectionShare,
@@ -67,6 +70,7 @@ impl Cut {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::SlowBody => "slow_body",
+            Self::StalledBody => "stalled_body",
             Self::SlowReader => "slow_reader",
             Self::Evicted => "evicted",
             Self::ConnectionShare => "connection_share",
@@ -81,6 +85,7 @@ impl Cut {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::SlowBody => "the body of a request came too slowly (`connections.min_rate`)",
+            Self::StalledBody => "the body of a request stopped coming (`connections.body_timeout`)",
             Self::SlowReader => "a response was taken too slowly (`connections.min_rate`, `connections.write_timeout`)",
             Self::Evicted => {
                 "a client kept its upstream waiting while another request needed the connection \

@@ -38,6 +38,8 @@ pub(crate) struct InteractionStats {
     not_repeated: [Counter; NOT_REPEATED.len()],
     /// Attempts that were repeated.
     pub(crate) retries: Counter,
+    /// Attempts that limits, the breaker or the bulkhead rejected after their pause.
+    pub(crate) rejected_retries: Counter,
     /// Attempts that were made beside another.
     pub(crate) hedges: Counter,
     /// Those of them that brought the response.

@@ -126,12 +126,14 @@ fn write_retries(plan: &Plan, now: Timestamp, page: &mut Exposition) {
         family.sample(labels, stats.retries.get());
     }
     let help = "Failures worth another attempt that got none: the request must not be repeated or its body is not \
-                whole, all attempts were made, the time or the budget was used up, or the breaker was open.";
+                whole, all attempts were made, the time or the budget was used up, the breaker was open, or limits, \
+                breaker or bulkhead rejected it after its pause.";
     let mut family = page.family("tidegate_retries_denied_total", help, Kind::Counter);
     for ([service, policy], (_, stats)) in &retries {
         for (reason, count) in stats.all_not_repeated() {
             family.sample(&[*service, *policy, ("reason", reason)], count);
         }
+        family.sample(&[*service, *policy, ("reason", "rejected")], stats.rejected_retries.get());
     }
     let hedges = having(plan, |it| Some((it.hedge.as_ref()?.delay(now), &it.stats)));
     let help = "Attempts that were made beside another that had no response yet.";

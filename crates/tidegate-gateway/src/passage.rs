@@ -222,15 +222,15 @@ impl<'a> Passage<'a> {
         mut ended: Ended,
         replayable: Option<Replayable>,
     ) -> Response {
-        let attempted = 1 + usize::from(self.also_tried.is_some());
-        let mut others = Others { tried: Tried::new(), attempted, began: self.now };
+        let mut others = Others { tried: Tried::new(), attempted: 1, began: self.now };
+        if let Some(index) = self.also_tried.take() {
+            others.tried.insert(index);
+            others.attempted += 1;
+        }
         loop {
             self.note_time(context);
             if let Some(hold) = &context.settlement.hold {
                 others.tried.insert(hold.in_flight.index());
-            }
-            if let Some(index) = self.also_tried.take() {
-                others.tried.insert(index);
             }
             let (mut slot, goes_elsewhere) = (None, self.goes_elsewhere(context, outgoing, &ended, &mut others));
             if goes_elsewhere {
@@ -253,15 +253,16 @@ impl<'a> Passage<'a> {
             let (last, body) = Last::of(ended);
             let passed = match self.pass(context, slot).await {
                 Ok(passed) => passed,
-                Err(barred) => return self.end(context, outgoing, last, &barred),
+                Err(barred) => {
+                    self.note_rejected(goes_elsewhere);
+                    return self.end(context, outgoing, last, &barred);
+                }
             };
             let preferred = if goes_elsewhere {
                 Preferred::Untried(&others.tried)
             } else {
                 (others.attempted, others.began) = (1, self.now);
-                if let Some(interaction) = self.interaction {
-                    interaction.stats.retries.inc();
-                }
+                self.interaction.inspect(|interaction| interaction.stats.retries.inc());
                 Preferred::Available(&others.tried)
             };
             let (body, upload) = match (&replayable, body) {
@@ -299,9 +300,12 @@ impl<'a> Passage<'a> {
             && failed.is_repeatable
             && others.attempted < MOST_ATTEMPTED
             && took < 2 * outgoing.upstream.connect_timeout
-            && has_untried(context, outgoing, &others.tried, self.at)
-            && self.journey().elsewhere();
-        others.attempted += usize::from(may);
+            && has_untried(context, outgoing, &others.tried, self.at);
+        if may {
+            self.journey().elsewhere();
+            outgoing.upstream.went_elsewhere(&failed.trouble);
+            others.attempted += 1;
+        }
         may
     }
 
@@ -342,6 +346,13 @@ impl<'a> Passage<'a> {
             outgoing.upstream.repeated(self.attempts(), &failed.trouble);
         }
         Ok(())
+    }
+
+    /// Counts an attempt that was rejected after its pause.
+    fn note_rejected(&self, goes_elsewhere: bool) {
+        if let (false, Some(interaction)) = (goes_elsewhere, self.interaction) {
+            interaction.stats.rejected_retries.inc();
+        }
     }
 
     fn note_end(&self, why: NoRetry) {

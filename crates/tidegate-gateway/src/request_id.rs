@@ -45,16 +45,21 @@ fn is_harmless(id: &str) -> bool {
 pub(crate) struct Ids {
     random: u64,
     next: AtomicU64,
+    /// How many random numbers were drawn.
+    drawn: AtomicU64,
 }
 
 impl Ids {
     pub(crate) fn new(random: u64) -> Self {
-        Self { random, next: AtomicU64::new(0) }
+        Self { random, next: AtomicU64::new(0), drawn: AtomicU64::new(0) }
     }
 
-    /// A number that looks random (the output function of `SplitMix64`).
+    /// A number that looks random (the output function of `SplitMix64`), another one each time.
     pub(crate) fn random(&self) -> u64 {
-        let number = self.next.load(Ordering::Relaxed).wrapping_add(self.random);
+        // Workers have ids of their own: nobody else draws meanwhile.
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        self.drawn.store(drawn.wrapping_add(1), Ordering::Relaxed);
+        let number = drawn.wrapping_add(self.random);
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

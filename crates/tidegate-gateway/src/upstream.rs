@@ -85,6 +85,11 @@ impl Upstream {
         self.stats.metrics.repeated(trouble.word(), attempt);
     }
 
+    /// Records an attempt that could not be sent and goes to another endpoint at once.
+    pub(crate) fn went_elsewhere(&self, trouble: &Trouble) {
+        self.stats.metrics.went_elsewhere(trouble.word());
+    }
+
     /// Records a request without a response.
     pub(crate) fn failed(&self, trouble: &Trouble) {
         // An upstream whose connections are all in use is not failing.

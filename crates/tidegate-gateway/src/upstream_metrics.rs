@@ -115,6 +115,12 @@ impl UpstreamMetrics {
         }
     }
 
+    /// Records an attempt that went to another endpoint at once. That has cost the client hardly any time, and an
+    /// endpoint that is away is ejected soon: it is no sign of an overload.
+    pub(crate) fn went_elsewhere(&self, word: &'static str) {
+        *self.repeated_troubles().entry(word).or_default() += 1;
+    }
+
     /// Latencies by attempt, in the buckets of the metrics page, which are fewer than those of first attempts.
     pub(crate) fn shown_latencies(&self) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {
         let later = LATER_ATTEMPTS.iter().zip(&self.later).filter_map(|(word, latency)| Some((*word, latency.get()?)));

@@ -200,7 +200,7 @@ fn outcome(
 
 fn observation_of(scenario: &Scenario) -> Observation {
     let spans = scenario.faults.iter().map(|fault| fault.at..fault.until).collect();
-    Observation::new(scenario.duration(), &scenario.plan.clients).with_faults(spans)
+    Observation::new(scenario.duration(), &scenario.plan.clients).with_objective(scenario.objective).with_faults(spans)
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -18,6 +18,8 @@ pub struct Observation {
     pub step: u64,
     /// How long the load lasts.
     length: Duration,
+    /// The longest useful duration of a response.
+    objective: Duration,
     classes: Vec<Class>,
     /// By when requests were due.
     pub rows: Vec<Row>,
@@ -39,7 +41,7 @@ pub(crate) struct GroupSeen {
     pub(crate) name: String,
     /// Requests, however often each was sent.
     pub(crate) requests: u64,
-    /// Those that got a good response.
+    /// Those that got a good response in time.
     pub(crate) good: u64,
     /// The same by the step in which they were due.
     good_by_step: Vec<u64>,
@@ -171,7 +173,15 @@ impl Observation {
         let shares = |group: &Group| vec![Share::default(); group.count.min(MOST_CLIENTS) as usize];
         let clients = groups.iter().map(shares).collect();
         let groups = groups.iter().map(|group| GroupSeen::new(group, rows.len())).collect();
-        Self { step, length, classes, rows, latency, clients, groups, failed: (0, 0), faults: Vec::new() }
+        let objective = Duration::MAX;
+        Self { step, length, objective, classes, rows, latency, clients, groups, failed: (0, 0), faults: Vec::new() }
+    }
+
+    /// The same, and a response that takes longer than this is no use.
+    #[must_use]
+    pub fn with_objective(mut self, objective: Duration) -> Self {
+        self.objective = objective;
+        self
     }
 
     /// The same, with something that goes wrong at these times.
@@ -213,8 +223,9 @@ impl Observation {
         let group = &mut self.groups[sample.group];
         group.requests += u64::from(*retries == 0);
         let is_good = matches!(sample.end, End::Responded(200..300));
-        group.good += u64::from(is_good);
-        group.good_by_step[step] += u64::from(is_good);
+        let is_useful = is_good && sample.finished.saturating_sub(sample.intended) <= self.objective;
+        group.good += u64::from(is_useful);
+        group.good_by_step[step] += u64::from(is_useful);
         let micros = (sample.finished.saturating_sub(sample.intended).as_micros() as u64).max(1);
         if !is_good {
             self.failed = (self.failed.0 + 1, self.failed.1 + micros);

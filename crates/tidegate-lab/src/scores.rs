@@ -42,7 +42,7 @@ pub const FORMULAS: [(&str, &str); 13] = [
         "requests that the gateway rejected ÷ offered; honest clients and attackers apart. With the gateway's own \
          configuration also those that a circuit breaker or a bulkhead rejected",
     ),
-    ("target errors", "responses of 5xx ÷ requests that were sent on to the target"),
+    ("target errors", "responses of 5xx that clients got from the target ÷ requests that were sent on to it"),
     (
         "a limit for each client",
         "use counts what each client offered up to its own limit; peaks are not listed, because a sum over clients \
@@ -68,7 +68,11 @@ pub const FORMULAS: [(&str, &str); 13] = [
 
 /// The same for figures of several targets, which only reports with such scenarios have.
 pub(crate) const POOL_FORMULAS: [(&str, &str); 3] = [
-    ("failed attempts", "attempts on targets that failed ÷ all attempts; a request has up to three"),
+    (
+        "failed attempts",
+        "attempts on targets that failed ÷ all attempts; a request has up to three, and more with retries. Failed: no \
+         response, or a status that ejection counts (502, 503, 504)",
+    ),
     ("spread", "Jain's index over targets of successful attempts ÷ weight, before the first fault of a target"),
     (
         "load back",
@@ -81,8 +85,8 @@ pub(crate) const POOL_FORMULAS: [(&str, &str); 3] = [
 pub(crate) const POLICY_FORMULAS: [(&str, &str); 5] = [
     (
         "served",
-        "requests that got a good response ÷ requests; one that its client sends again is one request. Of all, or of a \
-         group of clients",
+        "requests that got a good response within the objective ÷ requests; one that its client sends again is one \
+         request. Of all, or of a group of clients",
     ),
     (
         "slowdown",

@@ -122,7 +122,9 @@ impl<'a> Simulation<'a> {
             outages: Outages::new(scenario, limit.is_some()),
             pilot,
             gateway_delay: 0,
-            observation: Observation::new(scenario.duration(), &scenario.plan.clients).with_faults(spans),
+            observation: Observation::new(scenario.duration(), &scenario.plan.clients)
+                .with_objective(scenario.objective)
+                .with_faults(spans),
             oracle: Oracle::new(scenario.window()),
             levels: Levels::new(limit.as_ref().and_then(|_| scenario.shared_rate())),
             recorded: Vec::new(),

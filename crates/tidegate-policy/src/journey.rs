@@ -112,6 +112,8 @@ pub struct Journey {
     last_pause: Duration,
     /// Whether time has passed since the breaker was asked.
     has_waited: bool,
+    /// Attempts that could not be sent, and went to another endpoint at once.
+    unsent: u32,
     /// If the steps are those of an attempt beside another, or that is under way: how many had begun before it.
     before_hedge: Option<u32>,
     attempts: u32,
@@ -128,6 +130,7 @@ impl Journey {
             pause: None,
             last_pause: Duration::ZERO,
             has_waited: false,
+            unsent: 0,
             before_hedge: None,
             attempts: 0,
         }
@@ -219,10 +222,10 @@ impl Journey {
         if !failed.is_repeatable {
             return Err(NoRetry::NotRepeatable);
         }
-        if self.attempts >= retry.attempts {
+        if self.made() >= retry.attempts {
             return Err(NoRetry::Exhausted);
         }
-        let pause = retry.backoff.pause(self.attempts, self.last_pause, random);
+        let pause = retry.backoff.pause(self.made(), self.last_pause, random);
         let pause = pause.max(failed.retry_after.unwrap_or_default());
         // Without a timeout, the upstream could make the request wait for as long as it likes.
         if self.time_left(now).map_or(pause > retry.backoff.max(), |left| pause >= left) {
@@ -236,13 +239,16 @@ impl Journey {
     }
 
     /// An attempt could not be sent, and goes to another endpoint at once, with what it holds of limits and of the
-    /// bulkhead: only the breaker is asked again. False if all attempts were made.
-    pub fn elsewhere(&mut self) -> bool {
-        let may = self.terms.retry.is_none_or(|retry| self.attempts < retry.attempts);
-        if may {
-            (self.next, self.has_waited, self.before_hedge) = (Next::AskAgain, true, None);
-        }
-        may
+    /// bulkhead: only the breaker is asked again. That is no retry: it has no pause and does not count for the most
+    /// attempts. The driver bounds how often it happens.
+    pub fn elsewhere(&mut self) {
+        self.unsent += 1;
+        (self.next, self.has_waited, self.before_hedge) = (Next::AskAgain, true, None);
+    }
+
+    /// Attempts that count: those that went to another endpoint at once are part of the one that followed.
+    const fn made(&self) -> u32 {
+        self.attempts.saturating_sub(self.unsent)
     }
 
     /// Plans an attempt beside the one under way, which has had no response for long, or says why there is none. The
@@ -251,7 +257,7 @@ impl Journey {
     /// [`go_without_hedge`](Self::go_without_hedge).
     pub fn hedge(&mut self, now: Timestamp) -> Result<(), NoRetry> {
         let Some(retry) = self.terms.retry else { return Err(NoRetry::NotRetryable) };
-        if self.attempts >= retry.attempts {
+        if self.made() >= retry.attempts {
             return Err(NoRetry::Exhausted);
         }
         if self.time_left(now).is_some_and(|left| left.is_zero()) {

@@ -88,20 +88,19 @@ fn after_a_wait_the_breaker_is_asked_again() {
 fn an_attempt_that_could_not_be_sent_goes_elsewhere_with_what_it_holds() {
     let mut journey = Journey::new(everything(), NOW);
     while !matches!(journey.next(NOW), Step::Attempt { .. }) {}
-    assert!(journey.elsewhere());
-    assert_eq!(journey.next(NOW), Step::AskAgain);
-    assert!(matches!(journey.next(NOW), Step::Attempt { .. }));
-    assert!(journey.elsewhere());
-    assert_eq!(journey.next(NOW), Step::AskAgain);
-    assert!(matches!(journey.next(NOW), Step::Attempt { .. }));
-    assert!(!journey.elsewhere(), "three attempts were made, and no more are permitted");
-    assert_eq!(journey.failed(FAILED, NOW, 0, || true), Err(NoRetry::Exhausted));
-
-    let mut journey = Journey::new(Terms { retry: None, has_breaker: false, ..everything() }, NOW);
     for _ in 0..5 {
-        while !matches!(journey.next(NOW), Step::Attempt { .. }) {}
-        assert!(journey.elsewhere(), "without retries the driver bounds them");
+        journey.elsewhere();
+        assert_eq!(journey.next(NOW), Step::AskAgain);
+        assert!(matches!(journey.next(NOW), Step::Attempt { .. }));
     }
+    // All of that was one attempt of three, and the first pause is the first.
+    for pause in [100, 200] {
+        assert_eq!(journey.failed(FAILED, NOW, 0, || true), Ok(()));
+        assert_eq!(journey.next(NOW), Step::Pause(millis(pause)));
+        while !matches!(journey.next(NOW), Step::Attempt { .. }) {}
+    }
+    assert_eq!(journey.attempts(), 8);
+    assert_eq!(journey.failed(FAILED, NOW, 0, || true), Err(NoRetry::Exhausted));
 }
 
 /// Its own queue or a shaper took the rest: that is not the upstream's doing.

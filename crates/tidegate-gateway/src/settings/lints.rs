@@ -159,46 +159,61 @@ fn lint_policy(
     if used.is_empty() {
         add(lints, &path, "is in force for no route");
     }
-    for UpstreamSettings { name, bounds, endpoints, .. } in used {
-        // A host name may stand for several endpoints.
-        let has_names = endpoints.iter().any(|endpoint| endpoint.host.parse::<IpAddr>().is_err());
-        let connections = bounds.max_connections.saturating_mul(endpoints.len());
-        let is_above = |limit: u32| !has_names && limit as usize > connections;
-        if let Some(bulkhead) = bulkhead.filter(|bulkhead| is_above(bulkhead.limit)) {
-            let message = format!(
-                "is never reached: upstream `{name}` has at most {connections} connections (`max_connections` for each \
-                 endpoint), got {}",
-                bulkhead.limit
-            );
-            add(lints, format!("{path}.bulkhead.limit"), message);
-        }
-        let repeats_timeouts = policy.retry.as_ref().is_some_and(|retry| retry.on.has(Cause::Timeout));
-        let takes_all = terms.timeout.is_some_and(|timeout| timeout <= bounds.response_timeout);
-        if repeats_timeouts && takes_all && terms.attempt_timeout.is_none() {
-            let message = "without `attempt_timeout`, one attempt may take all of it: timeouts are never repeated";
-            add(lints, format!("{path}.timeout"), message);
-        }
-        let longest = terms.attempt_timeout.into_iter().chain(terms.timeout).chain([bounds.response_timeout]).min();
-        let probe_timeout = breaker.map(|breaker| breaker.probe_timeout);
-        if let (Some(longest), Some(probe_timeout)) = (longest, probe_timeout)
-            && probe_timeout < longest
-        {
-            let message = format!("is shorter than an attempt at upstream `{name}` may take: {}", Span::of(longest));
-            add(lints, format!("{path}.breaker.probe_timeout"), message);
-        }
-        let hedge = policy.retry.as_ref().and_then(|retry| retry.hedge);
-        if let (Some(hedge), Some(longest)) = (hedge, longest)
-            && hedge.min_delay >= longest
-        {
-            let message = format!("has no effect: an attempt at upstream `{name}` ends after {}", Span::of(longest));
-            add(lints, format!("{path}.retry.hedge.min_delay"), message);
-        }
-        let slow = breaker.and_then(|breaker| breaker.slow).map(|slow| slow.threshold);
-        if slow.is_some_and(|slow| slow >= bounds.response_timeout) {
-            let longest = Span::of(bounds.response_timeout);
-            let message = format!("has no effect: `answer_timeout` of upstream `{name}` ends attempts after {longest}");
-            add(lints, format!("{path}.breaker.slow"), message);
-        }
+    for upstream in used {
+        lint_policy_for(&path, policy, upstream, lints);
+    }
+}
+
+/// What hardly fits between a policy and an upstream that it is in force for.
+fn lint_policy_for(path: &str, policy: &PolicySettings, upstream: &UpstreamSettings, lints: &mut Vec<Problem>) {
+    let PolicySettings { terms, breaker, bulkhead, .. } = policy;
+    let UpstreamSettings { name, bounds, endpoints, .. } = upstream;
+    // A host name may stand for several endpoints.
+    let has_names = endpoints.iter().any(|endpoint| endpoint.host.parse::<IpAddr>().is_err());
+    let connections = bounds.max_connections.saturating_mul(endpoints.len());
+    let is_above = |limit: u32| !has_names && limit as usize > connections;
+    if let Some(bulkhead) = bulkhead.filter(|bulkhead| is_above(bulkhead.limit)) {
+        let message = format!(
+            "is never reached: upstream `{name}` has at most {connections} connections (`max_connections` for each \
+             endpoint), got {}",
+            bulkhead.limit
+        );
+        add(lints, format!("{path}.bulkhead.limit"), message);
+    }
+    let repeats_timeouts = policy.retry.as_ref().is_some_and(|retry| retry.on.has(Cause::Timeout));
+    let takes_all = terms.timeout.is_some_and(|timeout| timeout <= bounds.response_timeout);
+    if repeats_timeouts && takes_all && terms.attempt_timeout.is_none() {
+        let message = format!(
+            "without `attempt_timeout`, one attempt at upstream `{name}` may take all of it: timeouts are never \
+             repeated"
+        );
+        add(lints, format!("{path}.timeout"), message);
+    }
+    let longest = terms.attempt_timeout.into_iter().chain(terms.timeout).chain([bounds.response_timeout]).min();
+    let probe_timeout = breaker.map(|breaker| breaker.probe_timeout);
+    if let (Some(longest), Some(probe_timeout)) = (longest, probe_timeout)
+        && probe_timeout < longest
+    {
+        let message = format!("is shorter than an attempt at upstream `{name}` may take: {}", Span::of(longest));
+        add(lints, format!("{path}.breaker.probe_timeout"), message);
+    }
+    if terms.attempt_timeout.is_some_and(|attempt| attempt > bounds.response_timeout) {
+        let longest = Span::of(bounds.response_timeout);
+        let message = format!("has no effect: `answer_timeout` of upstream `{name}` ends attempts after {longest}");
+        add(lints, format!("{path}.attempt_timeout"), message);
+    }
+    let hedge = policy.retry.as_ref().and_then(|retry| retry.hedge);
+    if let (Some(hedge), Some(longest)) = (hedge, longest)
+        && hedge.min_delay >= longest
+    {
+        let message = format!("has no effect: an attempt at upstream `{name}` ends after {}", Span::of(longest));
+        add(lints, format!("{path}.retry.hedge.min_delay"), message);
+    }
+    let slow = breaker.and_then(|breaker| breaker.slow).map(|slow| slow.threshold);
+    if slow.is_some_and(|slow| slow >= bounds.response_timeout) {
+        let longest = Span::of(bounds.response_timeout);
+        let message = format!("has no effect: `answer_timeout` of upstream `{name}` ends attempts after {longest}");
+        add(lints, format!("{path}.breaker.slow"), message);
     }
 }
 
@@ -212,6 +227,12 @@ fn lint_times(path: &str, policy: &PolicySettings, lints: &mut Vec<Problem>) {
         let message = format!("has no effect: `timeout` ends attempts after {timeout}");
         add(lints, format!("{path}.attempt_timeout"), message);
     }
+    if let (Some(timeout), Some(wait)) = (terms.timeout, terms.bulkhead)
+        && wait >= timeout
+    {
+        let message = format!("has no effect: `timeout` ends waits after {}", Span::of(timeout));
+        add(lints, format!("{path}.bulkhead.wait"), message);
+    }
     let longest = terms.attempt_timeout.into_iter().chain(terms.timeout).min();
     let slow = policy.breaker.and_then(|breaker| breaker.slow).map(|slow| slow.threshold);
     if let (Some(slow), Some(longest)) = (slow, longest)
@@ -222,7 +243,11 @@ fn lint_times(path: &str, policy: &PolicySettings, lints: &mut Vec<Problem>) {
     }
     let Some(retry) = terms.retry else { return };
     if retry.attempts == 1 {
-        add(lints, format!("{path}.retry.attempts"), "1 means no retries: `retry` has no effect");
+        add(
+            lints,
+            format!("{path}.retry.attempts"),
+            "1 means that no failed attempt is repeated: `retry` has no effect",
+        );
         return;
     }
     let settings = policy.retry.as_ref();

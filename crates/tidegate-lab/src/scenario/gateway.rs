@@ -94,6 +94,9 @@ pub(super) fn read(object: &mut Object<'_>, targets: &[String]) -> Option<Gatewa
                 }
                 let mut config = written.clone();
                 merge(&mut config, changes);
+                if config == written {
+                    object.wrong(&path, "changes nothing: names in it must be those of `gateway`");
+                }
                 runs.push((name, path, config));
             }
         }

@@ -209,7 +209,8 @@ impl Site {
             let other = pool.choose(at(now), 0, key, &passage.tried);
             other.is_some_and(|endpoint| !passage.tried.contains(endpoint))
         };
-        if is_refused && passage.attempted < MOST_ATTEMPTED && has_other() && journey.elsewhere() {
+        if is_refused && passage.attempted < MOST_ATTEMPTED && has_other() {
+            journey.elsewhere();
             (passage.last, passage.attempted) = (Some(ended.status), passage.attempted + 1);
             return None;
         }

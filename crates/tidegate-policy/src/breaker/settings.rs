@@ -64,7 +64,7 @@ impl Default for BreakerSettings {
             growth: 1.0,
             longest_open: Duration::from_secs(300),
             probes: 3,
-            probe_timeout: Duration::from_secs(30),
+            probe_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -130,6 +130,7 @@ impl fmt::Display for Trigger {
         match self {
             Self::Failures { failures, calls } => write!(f, "{failures} of {calls} attempts failed"),
             Self::Slow { slow, calls } => write!(f, "{slow} of {calls} attempts were slow"),
+            Self::Consecutive { failures: 1 } => f.write_str("an attempt failed"),
             Self::Consecutive { failures } => write!(f, "{failures} attempts failed in a row"),
             Self::OpenTimeOver => f.write_str("it was open for long enough"),
             Self::ProbesSucceeded => f.write_str("all probes succeeded"),

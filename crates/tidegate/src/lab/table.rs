@@ -12,7 +12,7 @@ const GREEN: &str = "\x1b[32m";
 const PLAIN: &str = "\x1b[0m";
 
 /// What is shown of each run, and how wide.
-const COLUMNS: [(&str, Figure, usize); 15] = [
+const COLUMNS: [(&str, Figure, usize); 16] = [
     ("served", Figure::Served, 9),
     ("amplified", Figure::Amplification, 11),
     ("wait failed", Figure::FailedWait, 13),
@@ -26,6 +26,7 @@ const COLUMNS: [(&str, Figure, usize); 15] = [
     ("under", Figure::UnderAdmitted, 9),
     ("errors", Figure::TargetErrors, 9),
     ("p95", Figure::P95, 10),
+    ("p99", Figure::P99, 10),
     ("recovery", Figure::Recovery, 10),
     ("protection", Figure::Protection, 12),
 ];

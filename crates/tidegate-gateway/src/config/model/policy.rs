@@ -48,7 +48,8 @@ section! {
     #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[serde(deny_unknown_fields, default)]
     pub struct Retry {
-        /// The most attempts, the first included.
+        /// The most attempts, the first included. One that can't be sent and goes to another endpoint at once does not
+        /// count.
         pub attempts: u32 = 3, in 1..=10;
         /// The pause before the first retry.
         pub base: Span = Span::from_millis(200), in Span::from_secs(0)..=DAY;
@@ -128,9 +129,9 @@ section! {
         pub max_open: Span = Span::from_secs(300), in Span::from_millis(10)..=DAY;
         /// So many probes are let through. All must succeed to close it.
         pub probes: u32 = 3, in 1..=1_000;
-        /// When all probes are out and have not ended after this time, they have failed. It must be at least as long as
-        /// an attempt may take.
-        pub probe_timeout: Span = Span::from_secs(30), in MILLISECOND..=DAY;
+        /// When all probes are out and have not ended after this time, they have failed. It should be at least as long
+        /// as an attempt may take.
+        pub probe_timeout: Span = Span::from_secs(60), in MILLISECOND..=DAY;
         /// What counts as a failure: `connect`, `timeout`, `reset`, `4xx`, `5xx`, single statuses. Default: `connect`,
         /// `timeout`, `reset` and `5xx`.
         pub on: Vec<String> = words(&["connect", "timeout", "reset", "5xx"]);

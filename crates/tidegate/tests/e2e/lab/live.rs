@@ -111,7 +111,9 @@ fn policies_do_live_what_they_do_in_simulated_time() {
             assert!(events.contains(words), "{id}: {events}");
         }
         let has_breaker = id == "dying/protected";
-        for words in ["breaker of provider is open", "breaker of provider is closed"] {
+        for words in
+            ["breaker of provider (policy provider) is open", "breaker of provider (policy provider) is closed"]
+        {
             assert_eq!(events.contains(words), has_breaker, "{id}: {events}");
         }
         let rejected = |run: &Value| run["totals"]["refused"].as_u64().unwrap_or_default();

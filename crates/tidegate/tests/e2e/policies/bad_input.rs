@@ -81,8 +81,8 @@ fn what_is_valid_and_hardly_meant_is_a_warning_with_its_path() {
         ),
         (
             "timeout: 5s, retry: {attempts: 3}",
-            "policies.p.timeout: without `attempt_timeout`, one attempt may take all of it: timeouts are never \
-             repeated",
+            "policies.p.timeout: without `attempt_timeout`, one attempt at upstream `app` may take all of it: timeouts \
+             are never repeated",
         ),
         (
             "timeout: 2s, attempt_timeout: 2s",
@@ -96,7 +96,18 @@ fn what_is_valid_and_hardly_meant_is_a_warning_with_its_path() {
             "breaker: {slow: 60s}",
             "policies.p.breaker.slow: has no effect: `answer_timeout` of upstream `app` ends attempts after 60s",
         ),
-        ("retry: {attempts: 1}", "policies.p.retry.attempts: 1 means no retries: `retry` has no effect"),
+        (
+            "retry: {attempts: 1}",
+            "policies.p.retry.attempts: 1 means that no failed attempt is repeated: `retry` has no effect",
+        ),
+        (
+            "attempt_timeout: 2m",
+            "policies.p.attempt_timeout: has no effect: `answer_timeout` of upstream `app` ends attempts after 60s",
+        ),
+        (
+            "timeout: 1s, bulkhead: {limit: 5, queue: 5, wait: 1s}",
+            "policies.p.bulkhead.wait: has no effect: `timeout` ends waits after 1s",
+        ),
         (
             "retry: {budget: {share: 0, floor: 0}}",
             "policies.p.retry.budget: may leave no retries: `share` and `floor` are 0, or nearly",
