@@ -125,7 +125,12 @@ impl Admissions {
 
     /// An attempt has ended: the same.
     pub(crate) fn attempted(&self, own: Option<&Admission>) {
-        self.client.iter().chain(own.or(self.upstream.as_deref())).for_each(Admission::set_sent);
+        if let Some(client) = &self.client {
+            client.set_sent();
+        }
+        if let Some(upstream) = own.or(self.upstream.as_deref()) {
+            upstream.set_sent();
+        }
     }
 
     /// The gateway rejects the request after all. What an earlier attempt has sent stays spent.

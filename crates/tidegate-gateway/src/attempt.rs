@@ -158,8 +158,10 @@ pub(crate) async fn attempt(
         })
         .await
     };
-    spend(admissions, own, &ended);
     let sent = sent.into_inner();
+    if sent == 0 {
+        spend_unsent(admissions, own, &ended);
+    }
     if sent > 1
         && let Some(interaction) = outgoing.interaction
     {
@@ -170,9 +172,10 @@ pub(crate) async fn attempt(
     ended
 }
 
-/// An attempt has ended: what it took at limits is spent. One beside another that the gateway itself rejects has cost
-/// nothing.
-fn spend(admissions: &Admissions, own: Option<&Admission>, ended: &Ended) {
+/// An attempt has ended that sent nothing: what it took at limits is spent all the same. One beside another that the
+/// gateway itself rejects has cost nothing.
+#[cold]
+fn spend_unsent(admissions: &Admissions, own: Option<&Admission>, ended: &Ended) {
     if own.is_none() || !ended.as_ref().is_err_and(|failed| failed.trouble.is_rejection()) {
         admissions.attempted(own);
     }

@@ -16,6 +16,7 @@ use crate::client_shares::{CONNECTION_SHARE, CONNECTION_SHARE_DETAIL};
 use crate::collect::collect;
 use crate::config::own_paths::is_local;
 use crate::cuts::Cut;
+use crate::hedging::Hedged;
 use crate::limit_texts::REJECTED_BY;
 use crate::passage::{First, Passage, not_begun};
 use crate::rejection::{self, rejected};
@@ -114,12 +115,11 @@ impl RequestContext<'_> {
         let First { permitted, slot, replayable } = passage.first(self, &mut outgoing, passed, &mut body);
         let ended = match choose(self, &outgoing, &Preferred::All, permitted.at, slot) {
             Ok(mut chosen) => {
-                let ended = match passage.hedge(self, &outgoing, replayable.as_ref()) {
-                    None => attempt(self, &outgoing, &mut chosen, permitted, body).await,
-                    Some(hedge) => {
-                        Box::pin(passage.attempt_hedged(self, &outgoing, &mut chosen, permitted, body, hedge)).await
-                    }
-                };
+                if let Some(after) = passage.hedge_after(self, &outgoing) {
+                    let first = Hedged { chosen, permitted, body, replayable, after };
+                    return Box::pin(passage.respond_hedged(self, &outgoing, first)).await;
+                }
+                let ended = attempt(self, &outgoing, &mut chosen, permitted, body).await;
                 self.settlement.hold = Some(chosen.hold);
                 match ended {
                     Ok(response) if !passage.repeats(&response) => return passage.respond_with(self, response),

@@ -16,13 +16,18 @@ use crate::attempt::{Chosen, Ended, Outgoing, Permitted, Preferred, attempt, cho
 use crate::passage::{Passage, may_come_twice};
 use crate::request_body::{Replayable, RequestBody};
 use crate::request_context::RequestContext;
+use crate::response::Response;
 use crate::stages::Side;
 
-/// When a request gets a second attempt, and what it takes to send it then.
-pub(crate) struct Hedge<'a> {
-    after: Duration,
+/// A first attempt that may get a second one beside it, and what it takes to send it.
+pub(crate) struct Hedged {
+    pub(crate) chosen: Chosen,
+    pub(crate) permitted: Permitted,
+    pub(crate) body: Option<RequestBody>,
     /// None: it has no body.
-    replayable: Option<&'a Replayable>,
+    pub(crate) replayable: Option<Replayable>,
+    /// For how long the first attempt is waited for.
+    pub(crate) after: Duration,
 }
 
 /// What a second attempt holds that has passed its policies.
@@ -34,14 +39,9 @@ struct Passed {
 }
 
 impl Passage<'_> {
-    /// When the request gets a second attempt. None: it gets none.
+    /// After how long without a response the request gets a second attempt. None: it gets none.
     #[inline]
-    pub(crate) fn hedge<'r>(
-        &self,
-        context: &RequestContext<'_>,
-        outgoing: &Outgoing<'_>,
-        replayable: Option<&'r Replayable>,
-    ) -> Option<Hedge<'r>> {
+    pub(crate) fn hedge_after(&self, context: &RequestContext<'_>, outgoing: &Outgoing<'_>) -> Option<Duration> {
         let interaction = self.interaction?;
         let (delay, retry) = (interaction.hedge.as_ref()?, interaction.retry.as_ref()?);
         let framing = &outgoing.framing;
@@ -49,20 +49,36 @@ impl Passage<'_> {
         let may = framing.upgrade.is_none()
             && (framing.is_whole || !framing.has_body)
             && may_come_twice(context, outgoing, retry);
-        let after = if may { delay.delay(self.at) } else { None };
-        after.map(|after| Hedge { after, replayable })
+        if may { delay.delay(self.at) } else { None }
+    }
+
+    /// Responds to a request that may get a second attempt.
+    pub(crate) async fn respond_hedged(
+        &mut self,
+        context: &mut RequestContext<'_>,
+        outgoing: &Outgoing<'_>,
+        first: Hedged,
+    ) -> Response {
+        let Hedged { mut chosen, permitted, body, replayable, after } = first;
+        let again = replayable.as_ref();
+        let ended = self.attempt_hedged(context, outgoing, &mut chosen, (permitted, body), again, after).await;
+        context.settlement.hold = Some(chosen.hold);
+        match ended {
+            Ok(response) if !self.repeats(&response) => self.respond_with(context, response),
+            ended => self.go_on(context, outgoing, ended, replayable).await,
+        }
     }
 
     /// Makes the first attempt, and a second one beside it if the first has had no response for long. Afterwards
     /// `chosen` is what the attempt holds that is returned: the one that succeeded, or one of two that failed.
-    pub(crate) async fn attempt_hedged(
+    async fn attempt_hedged(
         &mut self,
         context: &mut RequestContext<'_>,
         outgoing: &Outgoing<'_>,
         chosen: &mut Chosen,
-        permitted: Permitted,
-        body: Option<RequestBody>,
-        hedge: Hedge<'_>,
+        (permitted, body): (Permitted, Option<RequestBody>),
+        replayable: Option<&Replayable>,
+        after: Duration,
     ) -> Ended {
         let (started, first_index) = (permitted.started, chosen.hold.in_flight.index());
         let (decided, second) = {
@@ -72,7 +88,7 @@ impl Passage<'_> {
                 biased;
                 ended = &mut first => Err(ended),
                 prepared = async {
-                    sleep(hedge.after).await;
+                    sleep(after).await;
                     self.prepare_hedge(context, outgoing, first_index).await
                 } => Ok(prepared),
             };
@@ -85,7 +101,7 @@ impl Passage<'_> {
                     return ended;
                 }
             };
-            let body = hedge.replayable.map(Replayable::body);
+            let body = replayable.map(Replayable::body);
             let decided = {
                 let mut second = pin!(attempt(context, outgoing, &mut second_chosen, permitted, body));
                 let (ended, is_second) = select! {

@@ -103,6 +103,7 @@ impl Identity {
 
     /// The caller that these headers identify. `from_trusted`: the peer is a trusted proxy. `now`: Unix time in
     /// seconds.
+    #[inline]
     pub(crate) fn identify(
         &self,
         headers: &Headers,

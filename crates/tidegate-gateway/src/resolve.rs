@@ -87,6 +87,7 @@ impl<'a> Resolved<'a> {
     }
 
     /// What decides the endpoint of a request whose upstream spreads requests by a key. None: chance does.
+    #[inline]
     pub(crate) fn endpoint_hash(&self) -> Option<u64> {
         let key = self.upstream().hash_key.as_ref()?;
         match key.of_request(&self.facts(), Missing::Skip) {

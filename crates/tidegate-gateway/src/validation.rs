@@ -189,6 +189,7 @@ pub(crate) fn expects_continue(request: &RequestHead) -> bool {
 }
 
 /// How often a request may still be sent on, if `Max-Forwards` bounds it (RFC 9110 §7.6.2: only of OPTIONS and TRACE).
+#[inline]
 pub(crate) fn forwards_left(method: &Method, headers: &Headers) -> Option<u64> {
     let is_bounded = matches!(*method, Method::OPTIONS | Method::TRACE);
     if is_bounded { headers.only("max-forwards").and_then(content_length) } else { None }

@@ -93,6 +93,7 @@ impl Worker {
     }
 
     /// Whether an address may have another connection with requests under way, besides so many.
+    #[inline]
     pub(crate) fn permits_busy(&self, busy_before: usize) -> bool {
         // The plan is asked only for those that hold more than anybody may.
         busy_before < FEW || {
