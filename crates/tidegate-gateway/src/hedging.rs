@@ -25,7 +25,7 @@ pub(crate) struct Hedged {
     pub(crate) permitted: Permitted,
     pub(crate) body: Option<RequestBody>,
     /// None: it has no body.
-    pub(crate) replayable: Option<Replayable>,
+    pub(crate) replayable: Option<Box<Replayable>>,
     /// For how long the first attempt is waited for.
     pub(crate) after: Duration,
 }
@@ -60,7 +60,7 @@ impl Passage<'_> {
         first: Hedged,
     ) -> Response {
         let Hedged { mut chosen, permitted, body, replayable, after } = first;
-        let again = replayable.as_ref();
+        let again = replayable.as_deref();
         let ended = self.attempt_hedged(context, outgoing, &mut chosen, (permitted, body), again, after).await;
         context.settlement.hold = Some(chosen.hold);
         match ended {

@@ -34,8 +34,9 @@ use crate::validation;
 
 /// A request on its way.
 pub(crate) struct Passage<'a> {
-    /// None as long as there is nothing to pass: no policy, no limits of the upstream, one attempt.
-    journey: Option<Journey>,
+    /// None as long as there is nothing to pass: no policy, no limits of the upstream, one attempt. Boxed, so that a
+    /// request without one is not larger for it.
+    journey: Option<Box<Journey>>,
     pub(crate) resolved: &'a Resolved<'a>,
     pub(crate) interaction: Option<&'a Interaction>,
     /// The time after the last step that took any.
@@ -51,7 +52,7 @@ pub(crate) struct First {
     pub(crate) permitted: Permitted,
     /// Of the bulkhead.
     pub(crate) slot: Option<Slot>,
-    pub(crate) replayable: Option<Replayable>,
+    pub(crate) replayable: Option<Box<Replayable>>,
 }
 
 /// What a request holds that has passed its policies.
@@ -72,7 +73,7 @@ impl<'a> Passage<'a> {
             return Self { journey: None, resolved, interaction, now: began, at, also_tried: None };
         }
         let terms = interaction.map(|interaction| interaction.terms);
-        let journey = Some(Journey::new(Terms { has_limits, ..terms.unwrap_or_default() }, at));
+        let journey = Some(Box::new(Journey::new(Terms { has_limits, ..terms.unwrap_or_default() }, at)));
         Self { journey, resolved, interaction, now: began, at, also_tried: None }
     }
 
@@ -122,13 +123,13 @@ impl<'a> Passage<'a> {
         self.journey.get_or_insert_with(|| {
             let mut journey = Journey::new(Terms::default(), at);
             let _attempt = journey.next(at);
-            journey
+            Box::new(journey)
         })
     }
 
     /// How many attempts have begun.
     fn attempts(&self) -> u32 {
-        self.journey.as_ref().map_or(1, Journey::attempts)
+        self.journey.as_ref().map_or(1, |journey| journey.attempts())
     }
 
     pub(crate) fn has_waited(&mut self, context: &RequestContext<'_>) {
@@ -220,7 +221,7 @@ impl<'a> Passage<'a> {
         context: &mut RequestContext<'_>,
         outgoing: &Outgoing<'_>,
         mut ended: Ended,
-        replayable: Option<Replayable>,
+        replayable: Option<Box<Replayable>>,
     ) -> Response {
         let mut others = Others { tried: Tried::new(), attempted: 1, began: self.now };
         if let Some(index) = self.also_tried.take() {
@@ -469,7 +470,7 @@ fn replay_of(
     context: &RequestContext<'_>,
     outgoing: &Outgoing<'_>,
     interaction: &Interaction,
-) -> (Option<Replayable>, Option<Arc<AtomicBool>>) {
+) -> (Option<Box<Replayable>>, Option<Arc<AtomicBool>>) {
     let Terms { retry, timeout, attempt_timeout, .. } = &interaction.terms;
     if body.is_none() || retry.is_none() && timeout.is_none() && attempt_timeout.is_none() {
         return (None, None);
@@ -485,7 +486,7 @@ fn replay_of(
     match flowing {
         Ok(replayable) => {
             *body = Some(replayable.body());
-            (Some(replayable), None)
+            (Some(Box::new(replayable)), None)
         }
         Err(flowing) => {
             let (flowing, ended) = flowing.watched();
