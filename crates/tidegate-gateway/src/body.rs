@@ -65,7 +65,10 @@ impl Body {
         let of_upstream = settlement.admissions.take_upstream();
         match &self.content {
             Content::Whole(bytes) => {
-                settlement.hold.take().inspect(|hold| hold.in_flight.ended());
+                if let Some(hold) = &settlement.hold {
+                    hold.in_flight.ended();
+                }
+                settlement.hold = None;
                 settlement.bytes = if is_head { 0 } else { bytes.len() as u64 };
                 // hyper does not poll an empty body.
                 settlement.is_whole = self.stream.is_some() && (is_head || bytes.is_empty());

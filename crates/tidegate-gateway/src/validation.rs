@@ -192,7 +192,12 @@ pub(crate) fn expects_continue(request: &RequestHead) -> bool {
 #[inline]
 pub(crate) fn forwards_left(method: &Method, headers: &Headers) -> Option<u64> {
     let is_bounded = matches!(*method, Method::OPTIONS | Method::TRACE);
-    if is_bounded { headers.only("max-forwards").and_then(content_length) } else { None }
+    if is_bounded { max_forwards(headers) } else { None }
+}
+
+#[cold]
+fn max_forwards(headers: &Headers) -> Option<u64> {
+    headers.only("max-forwards").and_then(content_length)
 }
 
 /// How a request's body is framed towards the upstream, and the body, if there is one.

@@ -96,10 +96,13 @@ impl Worker {
     #[inline]
     pub(crate) fn permits_busy(&self, busy_before: usize) -> bool {
         // The plan is asked only for those that hold more than anybody may.
-        busy_before < FEW || {
-            let free = self.slots.most.saturating_sub(self.busy().load(Ordering::Relaxed));
-            self.gateway.plan().site.most_held.permits(busy_before, free)
-        }
+        busy_before < FEW || self.permits_share(busy_before)
+    }
+
+    #[cold]
+    fn permits_share(&self, busy_before: usize) -> bool {
+        let free = self.slots.most.saturating_sub(self.busy().load(Ordering::Relaxed));
+        self.gateway.plan().site.most_held.permits(busy_before, free)
     }
 
     /// How many connections have requests under way, of all workers.
