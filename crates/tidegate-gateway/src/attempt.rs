@@ -141,7 +141,9 @@ pub(crate) async fn attempt(
     let ended = {
         let sending = send(&chosen.member.endpoint, &local, &terms, traits, head, body, || {
             admissions.sending(own);
-            sent.fetch_add(1, Ordering::Relaxed);
+            if sent.fetch_add(1, Ordering::Relaxed) > 0 {
+                note_resent(context, outgoing);
+            }
         });
         let mut sending = pin!(sending);
         poll_fn(|cx| {
@@ -162,14 +164,17 @@ pub(crate) async fn attempt(
     if sent == 0 {
         spend_unsent(admissions, own, &ended);
     }
-    if sent > 1
-        && let Some(interaction) = outgoing.interaction
-    {
-        interaction.note_resent(sent - 1, context.worker.gateway.now());
-    }
     let is_cut = is_short && late.is_some_and(|late| late.is_elapsed());
     record(context, outgoing, &mut chosen.hold, &Recorded { number, started, at, is_cut }, call, &ended);
     ended
+}
+
+/// The request is sent once more, because its kept connection had ended.
+#[cold]
+fn note_resent(context: &RequestContext<'_>, outgoing: &Outgoing<'_>) {
+    if let Some(interaction) = outgoing.interaction {
+        interaction.note_resent(context.worker.gateway.now());
+    }
 }
 
 /// An attempt has ended that sent nothing: what it took at limits is spent all the same. One beside another that the
@@ -283,13 +288,13 @@ fn record(
     let now = recorded.at + took;
     match ended {
         Ok(response) => {
-            upstream.responded(recorded.number, took, response.status);
             // The time in which the client sent its body is not the endpoint's.
             let took = match response.upload {
                 UploadEnd::NoBody => Some(took),
                 UploadEnd::At(end) => Some(took.min(end.elapsed())),
                 UploadEnd::UnderWay => None,
             };
+            upstream.responded(recorded.number, took, response.status);
             if upstream.is_failure(response.status) {
                 record_failure(context, upstream, hold, Outcome::Failure { cause: Cause::Status, took }, now);
             } else {

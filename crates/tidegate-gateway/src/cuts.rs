@@ -42,6 +42,7 @@ impl Cut {
             | Trouble::ConnectTimeout
             | Trouble::Closed
             | Trouble::ClosedInUpload
+            | Trouble::ClosedWhileHeld
             | Trouble::Broken(_)
             | Trouble::BadResponse(_)
             | Trouble::ResponseTimeout

@@ -172,11 +172,11 @@ impl Interaction {
         }
     }
 
-    /// A request was sent again so many times, because kept connections had ended. That leaves less for retries.
-    pub(crate) fn note_resent(&self, times: u64, now: Timestamp) {
-        self.stats.resent.add(times);
+    /// A request is sent again, because its kept connection had ended. That leaves less for retries.
+    pub(crate) fn note_resent(&self, now: Timestamp) {
+        self.stats.resent.inc();
         if let Some(budget) = &self.budget {
-            (0..times).for_each(|_| budget.spend(now));
+            budget.spend(now);
         }
     }
 }

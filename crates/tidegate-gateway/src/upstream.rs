@@ -66,8 +66,8 @@ impl Upstream {
         }
     }
 
-    /// Records a response to an attempt, counted from 1.
-    pub(crate) fn responded(&self, attempt: u32, took: Duration, status: StatusCode) {
+    /// Records a response to an attempt, counted from 1. `took`: none if the client took some of the time.
+    pub(crate) fn responded(&self, attempt: u32, took: Option<Duration>, status: StatusCode) {
         if self.stats.failing.load(Ordering::Relaxed) {
             self.stats.failing.store(false, Ordering::Relaxed);
         }
@@ -92,8 +92,8 @@ impl Upstream {
 
     /// Records a request without a response.
     pub(crate) fn failed(&self, trouble: &Trouble) {
-        // An upstream whose connections are all in use is not failing.
-        if !trouble.is_rejection() {
+        // One whose connections are all in use is not failing, nor one that a client has kept waiting.
+        if matches!(outcome_of(trouble, None), Outcome::Failure { .. }) {
             self.stats.failing.store(true, Ordering::Relaxed);
         }
         self.stats.metrics.failed(trouble.word());
@@ -108,6 +108,7 @@ pub(crate) fn outcome_of(trouble: &Trouble, took: Option<Duration>) -> Outcome {
         Trouble::ResponseTimeout | Trouble::BodyTimeout => (Cause::Timeout, took),
         Trouble::Closed | Trouble::Broken(_) | Trouble::BadResponse(_) => (Cause::Broken, None),
         Trouble::ClosedInUpload
+        | Trouble::ClosedWhileHeld
         | Trouble::Full
         | Trouble::OutOfFiles
         | Trouble::NoEndpoint

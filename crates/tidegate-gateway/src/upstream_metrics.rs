@@ -49,8 +49,22 @@ impl UpstreamMetrics {
         }
     }
 
-    /// Records a response to an attempt, counted from 1: how long it took, and its status.
-    pub(crate) fn responded(&self, attempt: u32, took: Duration, status: http::StatusCode) {
+    /// Records a response to an attempt, counted from 1: how long it took, if that is known, and its status.
+    #[inline]
+    pub(crate) fn responded(&self, attempt: u32, took: Option<Duration>, status: http::StatusCode) {
+        if let Some(took) = took {
+            self.took(attempt, took);
+        }
+        if let Some(counter) = status.as_u16().checked_sub(500).and_then(|index| self.errors.get(usize::from(index))) {
+            counter.inc();
+            if attempt > 1 {
+                self.later_errors.inc();
+            }
+        }
+    }
+
+    #[inline]
+    fn took(&self, attempt: u32, took: Duration) {
         if attempt <= 1 {
             self.latency.observe(took);
         } else {
@@ -63,12 +77,6 @@ impl UpstreamMetrics {
         }
         if took > LONG_RESPONSE {
             self.long.inc();
-        }
-        if let Some(counter) = status.as_u16().checked_sub(500).and_then(|index| self.errors.get(usize::from(index))) {
-            counter.inc();
-            if attempt > 1 {
-                self.later_errors.inc();
-            }
         }
     }
 

@@ -43,6 +43,7 @@ async fn exchange(forecaster: &Forecaster, body: String, until: Instant) -> Resu
         | Trouble::NoEndpoint
         | Trouble::Closed
         | Trouble::ClosedInUpload
+        | Trouble::ClosedWhileHeld
         | Trouble::Broken(_)
         | Trouble::BadResponse(_)
         | Trouble::ResponseTimeout

@@ -143,6 +143,12 @@ impl Endpoint {
         own().or_else(new).or_else(others).or_else(new)
     }
 
+    /// Takes a slot for a new connection, if one is free and nobody waits for it.
+    pub(super) fn room_for_new(&self) -> Option<Room> {
+        let slots = &self.pools.slots;
+        if slots.waiting() == 0 { Slot::take(slots, self.bounds.max_connections).map(Room::Slot) } else { None }
+    }
+
     /// Keeps a connection for the next request, if there is room.
     pub(super) fn keep(&self, mut connection: Box<Connection>) {
         connection.rest();

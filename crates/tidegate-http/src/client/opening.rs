@@ -38,10 +38,16 @@ pub struct Local<'a> {
 }
 
 /// Opens a connection, TLS included, within the endpoint's `connect_timeout`. Waiting for a slot or a descriptor has as
-/// much time of its own: it must not look as if the endpoint were slow.
-pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>) -> Result<Box<Connection>, Trouble> {
+/// much time of its own: it must not look as if the endpoint were slow. Where one has become idle it is that one; if it
+/// should be `new`, only where there is no other way.
+pub(super) async fn open(endpoint: &Endpoint, local: &Local<'_>, new: bool) -> Result<Box<Connection>, Trouble> {
     let until = Instant::now() + endpoint.bounds.connect_timeout;
-    let slot = match take_slot(endpoint, local, until).await.ok_or(Trouble::Full)? {
+    let room = if new { endpoint.room_for_new() } else { None };
+    let room = match room {
+        Some(room) => room,
+        None => take_slot(endpoint, local, until).await.ok_or(Trouble::Full)?,
+    };
+    let slot = match room {
         Room::Kept(connection) => return Ok(connection),
         Room::Slot(slot) => slot,
     };

@@ -1,6 +1,7 @@
 //! A response: its head, and its body as it arrives.
 
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -73,7 +74,14 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> Response<B> {
             BodyEnd::Close => Rest::UntilClose,
         };
         exchange.drop_read_body();
-        let stream = ResponseStream { exchange: Some(exchange), rest, first, keep_alive };
+        let stream = ResponseStream {
+            exchange: Some(exchange),
+            rest,
+            first,
+            keep_alive,
+            held_since: None,
+            longest_held: Duration::ZERO,
+        };
         Ok(Self { status, is_http10, headers, upload, content: ResponseContent::Stream(Box::new(stream)) })
     }
 }
@@ -93,7 +101,13 @@ pub struct ResponseStream<B> {
     /// What arrived with the head.
     first: Option<Piece>,
     keep_alive: bool,
+    /// Since when nothing is read, because the client takes nothing; and the longest such time that is over.
+    held_since: Option<Instant>,
+    longest_held: Duration,
 }
+
+/// An upstream that ends the connection after it could send nothing for so long may have lost its patience.
+const HELD: Duration = Duration::from_secs(1);
 
 impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
     /// How many bytes are still to come, where that is known.
@@ -113,6 +127,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(None) };
         exchange.is_blocked = false;
+        self.longest_held = self.held_since.take().map_or(self.longest_held, |it| it.elapsed().max(self.longest_held));
         loop {
             let mut sending = Sending::Done;
             if !exchange.is_sent() {
@@ -162,12 +177,12 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
                     self.exchange = None;
                     return Poll::Ready(None);
                 }
-                Poll::Ready(Ok(0)) => return self.fail(Trouble::Closed),
+                Poll::Ready(Ok(0)) => return self.broken(Trouble::Closed),
                 Poll::Ready(Ok(_)) => {
                     exchange.moved = true;
                     continue;
                 }
-                Poll::Ready(Err(error)) => return self.fail(Trouble::Broken(error)),
+                Poll::Ready(Err(error)) => return self.broken(Trouble::Broken(error)),
                 Poll::Pending => {}
             }
             // An upstream that responds while it reads the request may wait for the client.
@@ -183,6 +198,7 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
     /// The client takes nothing more, and no more is read ahead for it: another request may have the connection.
     /// Returns what is wrong once it has been taken away.
     pub fn client_blocks(&mut self, cx: &Context<'_>) -> Option<Trouble> {
+        self.held_since.get_or_insert_with(Instant::now);
         let trouble = self.exchange.as_mut()?.client_blocks(cx)?;
         self.exchange = None;
         Some(trouble)
@@ -192,6 +208,11 @@ impl<B: Body<Data = Bytes, Error = BrokenBody> + Unpin> ResponseStream<B> {
         if let Some(exchange) = self.exchange.take() {
             exchange.end(self.keep_alive);
         }
+    }
+
+    /// The connection has ended, which is the upstream's doing unless it was not read for long.
+    fn broken(&mut self, trouble: Trouble) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {
+        self.fail(if self.longest_held < HELD { trouble } else { Trouble::ClosedWhileHeld })
     }
 
     fn fail(&mut self, trouble: Trouble) -> Poll<Option<Result<Frame<Bytes>, Trouble>>> {

@@ -15,8 +15,9 @@ use super::response::Response;
 use super::trouble::{Failed, Trouble};
 use crate::request::BrokenBody;
 
-/// Sends a request, over a kept connection if there is one, and waits for the head of its response. `sending` is called
-/// when there is a connection, before the first byte is sent. A request that fails gives its body back.
+/// Sends a request, over a kept connection if there is one, and waits for the head of its response. If a kept
+/// connection ends without a response, a request that may be sent twice is sent once more, over a new one. `sending` is
+/// called whenever there is a connection, before the first byte is sent. A request that fails gives its body back.
 pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
     endpoint: &Arc<Endpoint>,
     local: &Local<'_>,
@@ -28,10 +29,12 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
 ) -> Result<Response<B>, Failed<B>> {
     let mut was_sent = false;
     loop {
-        let connection = match endpoint.idle_connection(local.worker) {
+        // Once more is enough: a request that makes its upstream close connections must not go through all of them.
+        let kept = if was_sent { None } else { endpoint.idle_connection(local.worker) };
+        let connection = match kept {
             Some(connection) => connection,
             // Boxed, like everything that happens rarely: otherwise the future of each request would have room for it.
-            None => match Box::pin(open(endpoint, local)).await {
+            None => match Box::pin(open(endpoint, local, was_sent)).await {
                 Ok(connection) => connection,
                 // What was sent, if anything, went over a kept connection and may be sent again.
                 Err(trouble) => return Err(Failed { trouble, was_sent, is_repeatable: true, body }),
@@ -39,7 +42,7 @@ pub async fn send<B: Body<Data = Bytes, Error = BrokenBody> + Unpin>(
         };
         sending();
         // The upstream may close a kept connection at this very moment. An idempotent request can be sent again.
-        let again = connection.reused && body.is_none() && traits.is_idempotent;
+        let again = connection.reused && body.is_none() && traits.is_idempotent && !was_sent;
         let copy = if again { Some(head.clone()) } else { None };
         let mut exchange = Exchange::new(endpoint, terms, &traits, head, connection, body.take());
         match poll_fn(|cx| exchange.poll_head(cx, terms.on_interim)).await {

@@ -25,6 +25,9 @@ pub enum Trouble {
     Closed,
     /// The connection ended while the client was still sending its body: nobody knows who is to blame.
     ClosedInUpload,
+    /// The connection ended after the gateway had stopped reading the response, because the client did not take it:
+    /// nobody knows who is to blame.
+    ClosedWhileHeld,
     /// The connection broke.
     Broken(io::Error),
     /// The response is not HTTP, or its framing is ambiguous.
@@ -66,9 +69,12 @@ impl Trouble {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Full | Self::OutOfFiles | Self::NoEndpoint | Self::ClientShare => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Connect(_) | Self::Closed | Self::ClosedInUpload | Self::Broken(_) | Self::BadResponse(_) => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Connect(_)
+            | Self::Closed
+            | Self::ClosedInUpload
+            | Self::ClosedWhileHeld
+            | Self::Broken(_)
+            | Self::BadResponse(_) => StatusCode::BAD_GATEWAY,
             Self::ConnectTimeout | Self::ResponseTimeout | Self::BodyTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::ClientTimeout | Self::ClientSlow | Self::ClientEvicted => StatusCode::REQUEST_TIMEOUT,
             Self::ClientBody(_) => StatusCode::BAD_REQUEST,
@@ -84,7 +90,9 @@ impl Trouble {
             Self::NoEndpoint => "no_endpoint",
             Self::Connect(_) => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
-            Self::Closed | Self::ClosedInUpload => "closed_early",
+            Self::Closed => "closed_early",
+            Self::ClosedInUpload => "closed_in_upload",
+            Self::ClosedWhileHeld => "closed_while_held",
             Self::Broken(_) => "connection_broken",
             Self::BadResponse(_) => "bad_answer",
             Self::ResponseTimeout => "answer_timeout",
@@ -99,20 +107,22 @@ impl Trouble {
     }
 
     /// The words of all troubles that the client has not caused.
-    pub const OF_UPSTREAMS: [&'static str; 10] = [
+    pub const OF_UPSTREAMS: [&'static str; 12] = [
         "upstream_full",
         "out_of_files",
         "no_endpoint",
         "connect_failed",
         "connect_timeout",
         "closed_early",
+        "closed_in_upload",
+        "closed_while_held",
         "connection_broken",
         "bad_answer",
         "answer_timeout",
         "body_timeout",
     ];
 
-    /// Those of them that an endpoint has caused, and not the gateway itself.
+    /// Those of them that an endpoint has caused, and not the gateway itself or perhaps a client.
     pub const OF_ENDPOINTS: [&'static str; 7] = [
         "connect_failed",
         "connect_timeout",
@@ -144,6 +154,7 @@ impl Trouble {
             | Self::ConnectTimeout
             | Self::Closed
             | Self::ClosedInUpload
+            | Self::ClosedWhileHeld
             | Self::Broken(_)
             | Self::BadResponse(_)
             | Self::ResponseTimeout
@@ -171,6 +182,7 @@ impl fmt::Display for Trouble {
             Self::ConnectTimeout => f.write_str("the upstream can't be reached in time"),
             Self::Closed => f.write_str("the upstream closed the connection before it responded"),
             Self::ClosedInUpload => f.write_str("the upstream closed the connection before it had the request's body"),
+            Self::ClosedWhileHeld => f.write_str("the upstream closed the connection while the client took nothing"),
             Self::Broken(error) => write!(f, "the connection to the upstream broke: {}", cause(error)),
             Self::BadResponse(reason) => write!(f, "the upstream's response can't be used: {reason}"),
             Self::ResponseTimeout => f.write_str("the upstream did not respond in time"),
@@ -209,6 +221,7 @@ mod tests {
             Trouble::ConnectTimeout,
             Trouble::Closed,
             Trouble::ClosedInUpload,
+            Trouble::ClosedWhileHeld,
             Trouble::Broken(error()),
             Trouble::BadResponse(""),
             Trouble::ResponseTimeout,
@@ -222,8 +235,14 @@ mod tests {
         ];
         for trouble in all {
             let (is_clients, is_ours) = (trouble.is_clients(), trouble.is_rejection());
+            // Nobody knows who is to blame.
+            let is_open = matches!(trouble, Trouble::ClosedInUpload | Trouble::ClosedWhileHeld);
             assert_eq!(Trouble::OF_UPSTREAMS.contains(&trouble.word()), !is_clients, "{trouble}");
-            assert_eq!(Trouble::OF_ENDPOINTS.contains(&trouble.word()), !is_clients && !is_ours, "{trouble}");
+            assert_eq!(
+                Trouble::OF_ENDPOINTS.contains(&trouble.word()),
+                !is_clients && !is_ours && !is_open,
+                "{trouble}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Policies around the attempts at an upstream: timeouts, retries, circuit breakers, bulkheads.
 
 mod bad_input;
+mod blame;
 mod breaker;
 mod breaker_settings;
 mod bulkhead;

@@ -204,8 +204,11 @@ fn each_takes_from_the_upstreams_limits_and_holds_its_own_slot() {
     assert!(hedges(&gateway).1 >= before + 5);
     assert_all_free(&gateway);
     quick.hold(true);
+    let count = || quick.upstream.count() + slow.upstream.count();
+    let before = count();
     let clients: Vec<Client> = (0..2).map(|_| send(&gateway, "/")).collect();
-    wait_until("both slots are taken", || gateway.get("/").status == 503);
+    wait_until("both are sent", || count() == before + 2);
+    assert_eq!(gateway.get("/").status, 503, "both slots are taken");
     clients.into_iter().for_each(Client::close);
     quick.hold(false);
     slow.hold(false);
