@@ -89,8 +89,8 @@ impl Cut {
             Self::StalledBody => "the body of a request stopped coming (`connections.body_timeout`)",
             Self::SlowReader => "a response was taken too slowly (`connections.min_rate`, `connections.write_timeout`)",
             Self::Evicted => {
-                "a client kept its upstream waiting while another request needed the connection \
-                 (`upstreams.NAME.max_connections`)"
+                "a client kept its upstream waiting while another request needed the connection or the slot \
+                 (`upstreams.NAME.max_connections`, `policies.NAME.bulkhead`)"
             }
             Self::ConnectionShare => "a client address holds its share of connections (`connections.max_client_share`)",
             Self::StreamShare => "a client address holds its share of HTTP/2 requests (`connections.max_client_share`)",

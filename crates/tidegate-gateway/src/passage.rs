@@ -163,10 +163,14 @@ impl<'a> Passage<'a> {
         let Some(bulkhead) = self.interaction.and_then(|interaction| interaction.bulkhead.as_ref()) else {
             return Ok(None);
         };
-        let waiting = match bulkhead.begin(wait).map_err(Barred::Bulkhead)? {
-            Begun::Entered(slot) => return Ok(Some(slot)),
-            Begun::Waits(waiting) => waiting,
+        let begun = match bulkhead.begin(wait) {
+            Ok(Begun::Entered(slot)) => return Ok(Some(slot)),
+            Ok(Begun::Waits(waiting)) => Ok(waiting),
+            Err(full) => Err(Barred::Bulkhead(full)),
         };
+        // Clients that keep the upstream waiting must not keep its slots.
+        context.worker.evict_stalled_of_upstream(self.resolved.upstream(), self.now);
+        let waiting = begun?;
         // Boxed, because it is rare.
         let entered = Box::pin(waiting.wait()).await;
         self.has_waited(context);
@@ -268,7 +272,8 @@ impl<'a> Passage<'a> {
             };
             let (body, upload) = match (&replayable, body) {
                 (Some(replayable), _) => (Some(replayable.body()), None),
-                (None, body) => watched(body),
+                // A body that flows, and what shows whether it has been sent.
+                (None, body) => body.map(RequestBody::watched).unzip(),
             };
             let permitted = self.permitted(passed.within, passed.call, upload);
             ended = match choose(context, outgoing, &preferred, self.at, passed.slot) {
@@ -456,11 +461,6 @@ fn has_key(context: &RequestContext<'_>, outgoing: &Outgoing<'_>, retry: &RetryS
     let is_dropped = validation::is_nominated(headers, name.as_str())
         || !outgoing.from_trusted && context.plan.site.guarded.contains(name);
     headers.get(name.as_str()).is_some_and(|key| !key.is_empty()) && !is_dropped
-}
-
-/// A body that flows, and what shows whether it has been sent.
-fn watched(body: Option<RequestBody>) -> (Option<RequestBody>, Option<Arc<AtomicBool>>) {
-    body.map(RequestBody::watched).unzip()
 }
 
 /// What it takes to send a body again, if it is whole; otherwise what shows whether it has been sent. Neither if

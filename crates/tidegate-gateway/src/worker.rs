@@ -120,6 +120,13 @@ impl Worker {
         self.stalled.evict_of(endpoint, waited_since, Shortage::Slots)
     }
 
+    /// The same for each endpoint of an upstream.
+    pub(crate) fn evict_stalled_of_upstream(&self, upstream: &Upstream, waited_since: Instant) {
+        for member in &upstream.endpoints.pool().members {
+            self.evict_stalled_of(member.endpoint.pools.owner, waited_since);
+        }
+    }
+
     /// Closes an idle connection to any upstream, of any worker. Returns whether it found one.
     pub(crate) fn close_idle_upstream(&self) -> bool {
         let plan = self.gateway.plan();

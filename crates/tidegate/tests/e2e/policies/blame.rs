@@ -75,3 +75,34 @@ fn the_time_of_an_upload_is_no_latency() {
     let sum = gateway.metric("request_latency_seconds_sum{service=\"app\",attempt=\"1\"}");
     assert!(sum.is_some_and(|sum| sum < 1.0), "{sum:?}");
 }
+
+/// Otherwise a client with a few slow bodies keeps a bulkhead full for as long as it likes.
+#[test]
+fn clients_that_stall_do_not_keep_the_slots_of_a_bulkhead() {
+    let upstream = Upstream::start();
+    let text = config(&[upstream.address], "bulkhead: {limit: 2, queue: 2, wait: 1s}", "", "");
+    let patient = "connections: {body_timeout: 10m, min_rate: 0}\n";
+    let gateway = Gateway::start(&format!("{patient}{text}"));
+    let heads = [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n",
+    ];
+    for head in heads {
+        let stalled: Vec<Client> = (0..4)
+            .map(|_| {
+                let mut client = Client::connect_from([127, 0, 0, 3], gateway.address);
+                client.send(head);
+                if !head.contains("Expect") {
+                    client.send(vec![b'x'; 80_000]);
+                }
+                client
+            })
+            .collect();
+        let full = || metric(&gateway, "tidegate_bulkhead_in_flight", "") == 2;
+        wait_until("the slots are taken", || full() && metric(&gateway, "tidegate_bulkhead_waiting", "") == 2);
+        wait_until("an honest client is served", || gateway.get("/").status == 200);
+        drop(stalled);
+        wait_until("all slots are free", || metric(&gateway, "tidegate_bulkhead_in_flight", "") == 0);
+    }
+    assert!(gateway.metric("tidegate_clients_cut_total{cause=\"evicted\"}") >= Some(2.0));
+}
