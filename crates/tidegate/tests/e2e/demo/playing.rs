@@ -131,7 +131,14 @@ fn the_dying_provider_is_played_with_its_breaker_and_without() {
     let mut demo = Demo::start(&["provider"]);
     let code = demo.end(Duration::from_secs(90));
     let output = demo.output();
-    for words in ["run 1 of 2", "provider frozen", "shoppers", "payers", "breaker of provider is open", "unprotected"] {
+    for words in [
+        "run 1 of 2",
+        "provider frozen",
+        "shoppers",
+        "payers",
+        "breaker of provider (policy provider) is open",
+        "unprotected",
+    ] {
         assert!(output.contains(words), "{words:?} in {output}");
     }
     assert!(!output.contains("limit"), "{output}");
