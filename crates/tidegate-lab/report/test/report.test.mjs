@@ -197,6 +197,8 @@ describe("the report", () => {
         const id = await link.getAttribute("data-run");
         await link.click();
         const shown = page.locator("article.run").and(page.locator(`[data-run=${JSON.stringify(id)}]`));
+        // The page draws a run when it is to be shown, which takes a moment on a busy machine.
+        await shown.waitFor({ state: "visible" });
         const top = (await shown.boundingBox()).y;
         assert.ok(top >= 0 && top < 450, `${id} is at ${top}`);
         assert.equal(await shown.locator(".badge").first().innerText(), WORDS[status]);
