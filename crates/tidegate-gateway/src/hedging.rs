@@ -151,7 +151,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Which of two attempts the client hears of, the earlier of which has failed.
+    /// Chooses the attempt that decides the response, after the `earlier` one has failed.
     fn decided(&self, earlier: Ended, later: Ended, is_second: bool) -> Decided {
         let is_good = self.is_good(&later);
         let number = |is_second| if is_second { 2 } else { 1 };
@@ -238,11 +238,11 @@ impl Passage<'_> {
     }
 }
 
-/// Which of two attempts the client hears of.
+/// The attempt that decides the response, and what became of the other one.
 struct Decided {
     ended: Ended,
     is_second: bool,
-    /// Whether it needs no other.
+    /// Whether it has succeeded.
     is_good: bool,
     /// Whether the other one has failed, rather than being given up.
     has_failed: bool,

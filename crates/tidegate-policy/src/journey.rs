@@ -251,10 +251,9 @@ impl Journey {
         self.attempts.saturating_sub(self.unsent)
     }
 
-    /// Plans an attempt beside the one under way, which has had no response for long, or says why there is none. The
-    /// steps up to it follow. It is not worth a wait: where a step would take time or rejects, and where the budget
-    /// has none left when it is about to be sent, the driver does without it and reports that with
-    /// [`go_without_hedge`](Self::go_without_hedge).
+    /// Plans an attempt beside one that has waited long for its response, or returns why there is none. The steps up to
+    /// it follow. It never waits: if a step rejects or would take time, or the budget is used up when it is about to be
+    /// sent, the driver leaves it out and reports that with [`go_without_hedge`](Self::go_without_hedge).
     pub fn hedge(&mut self, now: Timestamp) -> Result<(), NoRetry> {
         let Some(retry) = self.terms.retry else { return Err(NoRetry::NotRetryable) };
         if self.made() >= retry.attempts {

@@ -64,7 +64,7 @@ faults:
     assert!(scores.served.is_some_and(|served| (0.88..0.94).contains(&served)), "{scores:?}");
 }
 
-/// Whether a request may be sent twice depends on the policy in force for it, and a key without a value is none.
+/// The policy in force for a request decides whether it may be sent twice. A key without a value does not count.
 #[test]
 fn an_idempotency_key_is_that_of_the_policy() {
     let with = |key: &str| {

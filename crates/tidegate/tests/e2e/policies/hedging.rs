@@ -15,7 +15,7 @@ use super::{breaker, config, metric, statuses, with_status};
 const HEDGE: &str = "retry: {attempts: 2, base: 1ms, idempotency_key: x-key, budget: {share: 1, floor: 100}, \
                      hedge: {quantile: 0.9, min_delay: 1ms}}";
 
-/// An upstream that holds its responses back while it is told to.
+/// An upstream that holds its responses back on command.
 struct Holding {
     upstream: Upstream,
     control: Arc<(Mutex<bool>, Condvar)>,
